@@ -12,7 +12,11 @@ from testbed.worker.training.parts import build_parts
 
 KINDS = ("compressor", "device", "strategy", "topo", "transform", "workload")
 NEEDS = {
+    "device=dear": ("workload=replay", "batch_size=64"),
+    "device=h200": ("workload=replay",),
     "device=paced": ("device.step_s=0.1",),
+    "device=rtx2080ti": ("workload=replay",),
+    "device=v100": ("workload=replay", "batch_size=96"),
     "strategy=kv_transfer": ("workload=recall", "workers=2"),
     "strategy=pipetransformer": ("workload=tiny_vit", "transform=freeze", "workers=4"),
     "transform=freeze": ("workload=tiny_vit",),

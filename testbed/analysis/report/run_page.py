@@ -13,6 +13,7 @@ from testbed.analysis.record.record import Record
 from testbed.analysis.report import changes, link_tables, note_tables
 from testbed.analysis.report.link_tables import shown
 from testbed.analysis.style import html_page
+from testbed.core.device.profile import SCALED
 from testbed.core.record.summary import compressor_label, left_out_line
 from testbed.core.units import format_size, format_time
 
@@ -30,7 +31,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         html_page.verdict(summary.get("verdict"), summary.get("status"), reasons, _notes(summary)),
         html_page.note(_of_kind(kind_of(record))),
         _raw_data(record),
-        html_page.section("Summary", html_page.table(("", "value"), _summary_rows(summary))),
+        html_page.section("Summary", html_page.table(("", "value"), _summary_rows(summary, record.provenance))),
         *drawn,
         *_changes(record),
         *_departures(record),
@@ -235,15 +236,22 @@ def _notes(summary: dict[str, Any]) -> Iterator[str]:
     yield from (f"not known: {unknown}" for unknown in summary.get("unknowns") or ())
 
 
-def _summary_rows(summary: dict[str, Any]) -> Iterator[tuple[str, object]]:
+def _summary_rows(summary: dict[str, Any], provenance: dict[str, Any] | None) -> Iterator[tuple[str, object]]:
     for key, value in summary.items():
         if key in ("links", "reasons", "unknowns", "hooks", "used_files", "left_out"):
             continue
         value = compressor_label(summary) if key == "compressor" else value
+        value = f"{value}{_basis(provenance)}" if key == "device" and value else value
         if isinstance(value, dict):
             yield from ((f"{key} {name}", _in_unit(key, item)) for name, item in value.items())
         else:
             yield key, _in_unit(key, value)
+
+
+def _basis(provenance: dict[str, Any] | None) -> str:
+    """Return a mark of a device whose times have the length of another one than their shape."""
+    profile = (provenance or {}).get("device_profile")
+    return f" ({SCALED})" if isinstance(profile, dict) and profile.get("basis") == SCALED else ""
 
 
 def _in_unit(key: str, value: Any) -> object:

@@ -152,7 +152,7 @@ def _pair(pair: _Pair, targets: Targets, errors: Errors, wan_errors: Errors) -> 
     return {
         "refused": [],
         "compute_s": Interval(median_high(compute_s), min(compute_s), max(compute_s)).to_json(),
-        "device_times": "assumed" if found[0].assumed else "measured",
+        "device_times": found[0].device_times,
         "longest_rtt_s": farthest.to_json(),
         "points": points,
     }

@@ -27,7 +27,7 @@ def text(found: Prediction) -> str:
     names = (spec.topo, spec.workload.name, spec.strategy.name, spec.compressor.name, spec.device.name)
     rows = [
         ("step time", format_time(times.step_s)),
-        ("  computing", f"{format_time(found.plan.compute_s)} ({'assumed' if found.assumed else 'measured'} times)"),
+        ("  computing", f"{format_time(found.plan.compute_s)} ({found.device_times} times)"),
         ("  exposed communication", format_time(times.exposed_s)),
         ("first step", format_time(times.first_step_s)),
         ("bound by", found.bound_by),
@@ -72,7 +72,7 @@ def predicted(spec: RunSpec, cpu: Profile, device: Profile, known: calibration.C
             raise InputError(f"predict: transform={spec.transform.name}: the profile has no times of the changed model")
         cpu, device = cpu.switched, device.switched
     standing = Standing.of(spec, known.validation)
-    return predict(spec, plan(spec, cpu, device), known.constants, standing, assumed=device.assumed)
+    return predict(spec, plan(spec, cpu, device), known.constants, standing, device_times=device.basis)
 
 
 def command(source: str, calibration_file: Path | None, *, as_json: bool, output: Path | None = None) -> str:

@@ -34,8 +34,8 @@ class Prediction:
     bound_by: str
     standing: Standing
     constants: Constants
-    assumed: bool
-    """The device's times are arithmetic, not measured."""
+    device_times: str
+    """Basis of the device's times: measured, assumed or scaled."""
 
     @property
     def dense_bytes(self) -> float:
@@ -53,7 +53,7 @@ class Prediction:
             "compressor": dataclasses.asdict(self.spec.compressor),
             "transform": dataclasses.asdict(self.spec.transform),
             "device": dataclasses.asdict(self.spec.device),
-            "device_times": "assumed" if self.assumed else "measured",
+            "device_times": self.device_times,
             "step_s": self.times.step_s,
             "first_step_s": self.times.first_step_s,
             "compute_s": self.plan.compute_s,
@@ -69,7 +69,9 @@ class Prediction:
         }
 
 
-def predict(spec: RunSpec, step: StepPlan, constants: Constants, standing: Standing, *, assumed: bool) -> Prediction:
+def predict(
+    spec: RunSpec, step: StepPlan, constants: Constants, standing: Standing, *, device_times: str
+) -> Prediction:
     """
     Args:
         step: what `plan` makes of the spec and its profiles.
@@ -81,7 +83,7 @@ def predict(spec: RunSpec, step: StepPlan, constants: Constants, standing: Stand
     times = follow(step, Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation))
     sent = traffic(step, spec.topology, constants)
     bound_by = _bound_by(step, times, sent, spec.topology)
-    return Prediction(spec, step, times, sent, bound_by, standing, constants, assumed)
+    return Prediction(spec, step, times, sent, bound_by, standing, constants, device_times)
 
 
 def faults(spec: RunSpec) -> list[str]:

@@ -1,5 +1,6 @@
 """Specs name these by the package."""
 
 from testbed.core.device.device import Native, Paced, Profiled
+from testbed.core.device.measured import Measured, Published
 
-__all__ = ["Native", "Paced", "Profiled"]
+__all__ = ["Measured", "Native", "Paced", "Profiled", "Published"]

@@ -11,15 +11,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from testbed.core.declaration import Declared
-from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds
-from testbed.core.device.profile import LayerTimes, Profile, WorkTimes, read_profile
+from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds, seconds
+from testbed.core.device.profile import ASSUMED, LayerTimes, Profile, WorkTimes, read_profile
+from testbed.core.device.timeline_file import is_timeline, read_json, timeline_of
+from testbed.core.device.timeline_profile import on_timeline
 from testbed.core.errors import InputError
 from testbed.core.kinds import PathOf
 from testbed.core.renaming import Renamed
-from testbed.core.units import parse_time_s
 
 FORWARD_SHARE = 1 / 3
 """Forward's share of a training step: backward computes gradients of inputs and of parameters, twice the work."""
@@ -35,6 +36,10 @@ class Device(Renamed, Declared, ABC):
 
     def validate(self) -> Iterator[str]:
         """Yield a line for each thing that is wrong with it on the machine where the command was given."""
+        yield from ()
+
+    def validate_training(self, target: str, params: Mapping[str, Any], batch_size: int) -> Iterator[str]:
+        """Yield a line for each reason why it has no times of this workload with batches of this size."""
         yield from ()
 
     def layers(self, cpu: Profile) -> Profile:
@@ -106,8 +111,8 @@ class Paced(Device):
         work_s: WorkSeconds | None = None,
         growth: WorkGrowth | None = None,
     ) -> None:
-        self.step_s, self.codec_speedup = _seconds(step_s), float(codec_speedup)
-        self.work_s = {kind: _seconds(seconds) for kind, seconds in (work_s or {}).items()}
+        self.step_s, self.codec_speedup = seconds(step_s), float(codec_speedup)
+        self.work_s = {kind: seconds(given) for kind, given in (work_s or {}).items()}
         self.growth = {kind: float(rate) for kind, rate in (growth or {}).items()}
         if lacking := [kind for kind in self.growth if kind not in self.work_s]:
             raise ValueError(
@@ -156,6 +161,7 @@ class Paced(Device):
             other_s=0.0,
             work=tuple(self._work(cpu.work, whole / (FORWARD_SHARE * self.step_s))),
             assumed=True,
+            basis=ASSUMED,
             provenance={"made_by": f"{self.step_s:g} s a step, split by the layers' FLOPs", "codec": cpu.provenance},
         )
         return paced.with_codec_of(cpu, self.codec_speedup)
@@ -177,10 +183,11 @@ class Paced(Device):
 
 
 class Profiled(Device):
-    """A device that `longhaul profile` measured.
+    """A device that was measured: a profile of `longhaul profile`, or a timeline of docs/timelines.md.
 
     Args:
-        file: Profile of the same workload and batch size; a relative path begins where the command was given.
+        file: Profile of the same workload and batch size, or timeline of the same model and batch size; a relative
+            path begins where the command was given.
         codec_speedup: Speed of compressing, in times of a core of this machine, where the profile is of another
             compressor, number of workers or size of buckets; null takes the CPU's own times.
 
@@ -199,7 +206,7 @@ class Profiled(Device):
             yield f"device.file={self.file}: no such file"
 
     def profile(self, cpu: Profile) -> Profile:
-        measured = read_profile(self.file)
+        measured = self._read(cpu)
         faults = [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]
         seconds = {piece.name: piece.seconds for piece in measured.work}
         if lacking := [piece.name for piece in cpu.work if piece.name not in seconds]:
@@ -225,6 +232,10 @@ class Profiled(Device):
             and measured.provenance.get("workers") == cpu.provenance.get("workers")
         )
         return device if same_codec else device.with_codec_of(cpu, self.codec_speedup)
+
+    def _read(self, cpu: Profile) -> Profile:
+        data, where = read_json(self.file), f"device.file={self.file}"
+        return on_timeline(timeline_of(data, where), cpu, where) if is_timeline(data) else read_profile(self.file)
 
     def switched(self, before: Profile, after: Profile) -> Profile:
         raise InputError(
@@ -258,6 +269,7 @@ def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
         other_s=0.0,
         work=tuple(_at_rate(piece, flop_s) for piece in cpu.work),
         assumed=True,
+        basis=ASSUMED,
         provenance={"made_by": f"FLOPs over {flop_s:g} FLOP/s", "codec_and_optimizer": cpu.provenance},
     )
 
@@ -285,7 +297,3 @@ def _moved(backwards: Iterator[LayerTimes]) -> Iterator[LayerTimes]:
         else:
             waiting_s += layer.backward_s
             yield dataclasses.replace(layer, backward_s=0.0)
-
-
-def _seconds(value: float | str) -> float:
-    return parse_time_s(value) if isinstance(value, str) else float(value)

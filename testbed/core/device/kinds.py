@@ -51,3 +51,8 @@ Speedup = Annotated[float, _ABOVE_0]
 StepSeconds = Annotated[float | str, _Seconds()]
 WorkSeconds = Annotated[Mapping[str, float], _ByKind(_Seconds())]
 WorkGrowth = Annotated[Mapping[str, float], _ByKind(_ABOVE_0)]
+
+
+def seconds(value: float | str) -> float:
+    """Return seconds given as a number or as text with a unit."""
+    return parse_time_s(value) if isinstance(value, str) else float(value)

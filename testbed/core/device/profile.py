@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,21 @@ from testbed.core.errors import InputError
 from testbed.core.spec.redirects import in_part_text
 
 SCHEMA_VERSION = 1
+MEASURED, ASSUMED, SCALED = "measured", "assumed", "scaled"
 MOMENTS_SHARE = 0.25
 """Share of the optimizer's time that SLAMB spends before momenta are sent; measured on an AMD EPYC: 0.24 to 0.31."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorTimes:
+    """One parameter of a layer."""
+
+    elements: int
+    """Number of elements of its gradient, as it is sent."""
+    shape: tuple[int, ...]
+    """Shape of the parameter; of a scaled replay, that of the model which it stands for."""
+    backward_s: float | None = None
+    """Seconds of backward from the gradient before it until its own is ready; None if only the layer's is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +48,25 @@ class LayerTimes:
     """Seconds of backward up to its own gradients; without parameters they are part of the next layer with some."""
     forward_flop: float = 0.0
     """FLOPs of one batch, two for a multiplication with addition; layers that only copy or compare have none."""
+    tensors: tuple[TensorTimes, ...] = ()
+    """Parameters of its own that learn, in the order of the module; empty in profiles of older versions."""
+
+    @property
+    def gradients(self) -> Iterator[tuple[int, float]]:
+        """Yield (elements, seconds of backward) of its gradients in the order of backward, which is the reverse.
+
+        Where only the layer's time is known, all of it comes before the first: never too early.
+        """
+        if self.tensors and all(tensor.backward_s is not None for tensor in self.tensors):
+            for tensor in reversed(self.tensors):
+                yield tensor.elements, tensor.backward_s or 0.0
+        else:
+            yield self.parameters, self.backward_s
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LayerTimes:
+        tensors = (TensorTimes(**{**tensor, "shape": tuple(tensor["shape"])}) for tensor in data.get("tensors", ()))
+        return cls(**{**data, "tensors": tuple(tensors)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +141,33 @@ class Profile:
     """CPU seconds that this machine spends on one worker's evaluation; 0 if the workload has no metric."""
     assumed: bool = False
     """True if the profile was made by arithmetic, not measured."""
+    basis: str = MEASURED
+    """Basis of its times: measured, assumed, or scaled, which is the shape of one device and the length of another."""
+    unknowns: tuple[str, ...] = ()
+    """Phrases that say what is not known of its times, such as when gradients are ready on a device of which only the
+    length of a step is published."""
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    def ready_s(self, elements: int) -> float:
+        """Return the seconds of backward until the gradients of the last `elements` elements of the model are ready."""
+        seen, seconds = 0, 0.0
+        for layer in reversed(self.layers):
+            for count, gradient_s in layer.gradients:
+                if seen >= elements:
+                    return seconds
+                seen += count
+                seconds += gradient_s
+        return seconds
+
+    def needed_s(self, elements: int) -> float:
+        """Return the seconds of forward until the layer begins that holds the first of the last `elements` elements."""
+        seen, later_s = 0, 0.0
+        for layer in reversed(self.layers):
+            later_s += layer.forward_s
+            seen += layer.parameters
+            if seen >= elements:
+                break
+        return max(0.0, sum(layer.forward_s for layer in self.layers) - later_s)
 
     @property
     def codec_step_s(self) -> float:
@@ -162,8 +220,7 @@ class Profile:
         )
 
     def with_model_of(self, other: Profile) -> Profile:
-        """Return the same training with layers, forward and backward of another measurement, if they are the same
-        layers.
+        """Return the same training with the layers' times of another measurement, if they are the same layers.
 
         CPU seconds that this machine spends on a step stay as they were found here.
         """
@@ -206,7 +263,9 @@ class Profile:
             provenance = fields.get("provenance", {})
             if "strategy" in provenance:
                 fields["provenance"] = provenance | {"strategy": in_part_text(provenance["strategy"])}
-            fields["layers"] = tuple(LayerTimes(**layer) for layer in fields["layers"])
+            fields["layers"] = tuple(LayerTimes.from_json(layer) for layer in fields["layers"])
+            fields["basis"] = fields.get("basis", ASSUMED if fields.get("assumed") else MEASURED)
+            fields["unknowns"] = tuple(map(str, fields.get("unknowns", ())))
             fields["codec"] = tuple(
                 CodecTimes(elements=b["elements"], rounds=tuple((str(p), float(s)) for p, s in b["rounds"]))
                 for b in fields["codec"]

@@ -25,7 +25,7 @@ from testbed.core.models.convolutional import (
     vgg,
 )
 from testbed.core.models.model import Layer, Model, Shape, linear
-from testbed.core.models.transformers import bert, gpt2, vit
+from testbed.core.models.transformers import bert, gpt2, swin, vit
 
 # Networks of which some layers are two factors, as Pufferfish leaves them: a quarter of the rank, in layers that its
 # authors chose for each network.
@@ -155,6 +155,7 @@ _MODELS: dict[str, _Row] = {
     ),
     "resnet101": _images(lambda: resnet((3, 4, 23, 3), bottleneck=True), 44_549_160, 7.80),
     "resnet152": _images(lambda: resnet((3, 8, 36, 3), bottleneck=True), 60_192_808, 11.51),
+    "swin-t": _images(lambda: swin(96, (2, 2, 6, 2), (3, 6, 12, 24)), 28_288_354, 4.49),
     "vgg16": _images(lambda: vgg((2, 2, 3, 3, 3)), 138_357_544, 15.47),
     "vgg19": _images(lambda: vgg((2, 2, 4, 4, 4)), 143_667_240, 19.63),
     "vit-b": _images(lambda: vit(768, 12), 86_567_656, 17.56),

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from testbed.core.device.device import at_flop_rate
-from testbed.core.device.profile import Profile
+from testbed.core.device.profile import MEASURED, Profile
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.config.config import resolve
@@ -87,7 +87,7 @@ def _paced_where_nothing_computes(overrides: Sequence[str], flop_s: float | None
 
 def table(found: Profile) -> Table:
     """Layers that take time, and the sums."""
-    where = "assumed" if found.assumed else found.provenance.get("measured_on", "")
+    where = found.basis if found.basis != MEASURED else found.provenance.get("measured_on", "")
     title = f"{found.workload}, batches of {found.batch_size}: {where}"
     view = Table(title=title, title_justify="left", box=box.SIMPLE)
     for heading in ("layer", "parameters", "forward", "backward", "GFLOP forward"):

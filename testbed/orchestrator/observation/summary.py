@@ -20,7 +20,7 @@ from testbed.core.record.used_files import KEYS as USED_KEYS
 from testbed.core.record.used_files import merged, version
 from testbed.core.spec.run_spec import PROGRAMS
 from testbed.orchestrator.observation.summary_links import Direction, links, nodes_of, sent
-from testbed.orchestrator.observation.verdict.unknowns import unseeded
+from testbed.orchestrator.observation.verdict.unknowns import of_device, unseeded
 
 _DENSE_ELEMENT_BYTES = 4
 
@@ -40,7 +40,7 @@ def summarise(
     Args:
         status: one of `records.STATUSES`.
         verdict: one of `records.VERDICTS`, with `reasons` for it.
-        unknowns: what the verdict does not rest on; what `network.json` says of that is added.
+        unknowns: what the verdict does not rest on; what `network.json` and the device's profile say of that is added.
         wall_s: wall-clock seconds from the command to its end; None where nobody measured it.
 
     Raises:
@@ -62,7 +62,7 @@ def summarise(
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
     if record.hooks:  # what ran is named, whatever the key was
         summary["compressor"] = "+".join(dict.fromkeys(hook["name"] for hook in record.hooks))
-    summary["unknowns"] = [*unknowns, *unseeded(spec, network)]
+    summary["unknowns"] = [*unknowns, *unseeded(spec, network), *of_device(run.read_json(run.provenance) or {})]
     summary["steps"] = len(steps) if record.has_events and is_ours else None
     summary["workers_at_end"] = workers - len(record.left) if workers and record.has_events else None
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s

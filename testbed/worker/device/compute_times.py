@@ -74,12 +74,22 @@ class ComputeTimes:
 
 
 def _by_parameter(profile: Profile, model: nn.Module) -> dict[int, float]:
-    """A layer's whole time at the last of its parameters that learn, the first that backward reaches: never too
-    early."""
-    by_layer = {layer.name: layer.backward_s for layer in profile.layers}
+    """Return the seconds of backward that lead to each parameter's gradient.
+
+    Where only a layer's time is known, all of it is at the last of its parameters that learn, the first that backward
+    reaches: never too early.
+    """
+    by_name = {layer.name: layer for layer in profile.layers}
+    own: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            own.setdefault(name.rpartition(".")[0], []).append(parameter)
     seconds: dict[int, float] = {}
-    for name, parameter in reversed(list(model.named_parameters())):
-        if not parameter.requires_grad:
-            continue
-        seconds[id(parameter)] = by_layer.pop(name.rpartition(".")[0], 0.0)
+    for name, parameters in own.items():
+        gradients = list(by_name[name].gradients) if name in by_name else []
+        if len(gradients) == len(parameters):
+            times = [gradient_s for _, gradient_s in gradients]
+        else:  # of the whole layer, or some of its parameters do not learn
+            times = [sum(gradient_s for _, gradient_s in gradients), *[0.0] * (len(parameters) - 1)]
+        seconds |= {id(p): time_s for p, time_s in zip(reversed(parameters), times, strict=True)}
     return seconds

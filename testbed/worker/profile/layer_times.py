@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from testbed.core.device.profile import LayerTimes
+from testbed.core.device.profile import LayerTimes, TensorTimes
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.interfaces.workload import Batch, Workload
-from testbed.worker.interfaces.workload_capabilities import KnownFlop
+from testbed.worker.interfaces.workload_capabilities import KnownFlop, Modelled
 from testbed.worker.model.layers import layer_names, layer_sizes
 
 _REST = ""
@@ -77,7 +77,7 @@ def measure_layers(
         flop = workload.forward_flop(model, batch)
     else:
         flop = counted_flop(workload, model, batch)
-    sizes = layer_sizes(model)
+    sizes, tensors = layer_sizes(model), _tensors(workload, model, names)
     layers = tuple(
         LayerTimes(
             name=name,
@@ -85,12 +85,26 @@ def measure_layers(
             forward_s=seconds.get(f"f:{name}", 0.0) if name else 0.0,
             backward_s=seconds.get(f"b:{name}", 0.0) if name else 0.0,
             forward_flop=flop.get(name, 0.0),
+            tensors=tensors[name],
         )
         for name in names
     )
     totals = (sum(s for label, s in seconds.items() if label.startswith(kind)) for kind in ("f:", "b:"))
     forward_s, backward_s = totals
     return layers, forward_s, backward_s
+
+
+def _tensors(workload: Workload, model: nn.Module, names: list[str]) -> dict[str, tuple[TensorTimes, ...]]:
+    """Return each layer's own parameters that learn, without times; of a replay with the shapes of its table."""
+    whole = dict[str, tuple[tuple[int, ...], ...]]()
+    if isinstance(workload, Modelled):
+        whole = {f"layers.{index}": layer.shapes for index, layer in enumerate(workload.modelled_layers()[0])}
+    found: dict[str, tuple[TensorTimes, ...]] = {}
+    for name in names:
+        own = [p for p in model.get_submodule(name).parameters(recurse=False) if p.requires_grad]
+        shapes = whole.get(name) or tuple(tuple(p.shape) for p in own)
+        found[name] = tuple(TensorTimes(elements=p.numel(), shape=s) for p, s in zip(own, shapes, strict=True))
+    return found
 
 
 def counted_flop(workload: Workload, model: nn.Module, batch: Batch) -> dict[str, float]:

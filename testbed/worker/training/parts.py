@@ -14,6 +14,7 @@ from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core.device.device import Device, Profiled
+from testbed.core.device.measured import Timelines
 from testbed.core.errors import InputError
 from testbed.core.record.events.training import ModelChange
 from testbed.core.spec.run_spec import UNCOMPRESSED, RunSpec
@@ -125,8 +126,11 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     if workload is not None and "device" in built and built["device"].computes and not workload.computes:
         yield (
             f"device={spec.device.name}: workload={spec.workload.name} does no arithmetic that could be timed; use"
-            " device=paced device.step_s=… or device=profile device.file=…"
+            " device=h200, device=paced device.step_s=… or device=profile device.file=…"
         )
+    if workload is not None and "device" in built:
+        part = spec.workload
+        yield from built["device"].validate_training(part.target, part.params, spec.batch_size)
     if strategy is not None:
         yield from capabilities.batch_faults(strategy, spec.batch_size, spec.workers)
     if strategy is not None and spec.epochs is not None and not _training(strategy, spec):
@@ -211,10 +215,11 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         yield f"{name}: strategy={spec.strategy.name} trains nothing, so that what it leaves would stay as it begins"
     if not parts.workload.computes:
         yield f"{name}: workload={spec.workload.name} has no weights of its own to change"
-    if isinstance(parts.device, Profiled):
+    if isinstance(parts.device, Profiled | Timelines):
+        where = f"device.file={parts.device.file}" if isinstance(parts.device, Profiled) else parts.device.where
         yield (
-            f"{name}: device.file={parts.device.file} says nothing of the changed model; use device=native, or"
-            " device=paced, which goes by FLOPs"
+            f"{name}: {where} says nothing of the changed model; use device=native, or device=paced, which goes by"
+            " FLOPs"
         )
     yield from (prefixed("transform", fault) for fault in transform.misfits(parts.workload))
     if not transform.compresses_after:

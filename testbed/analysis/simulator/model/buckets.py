@@ -76,15 +76,17 @@ def _cut(tensors: Sequence[Tensor], spec: RunSpec) -> list[int]:
 
 
 def _candidates(spec: RunSpec, profile: Profile) -> Iterator[list[int]]:
-    """Layers are known, their tensors only of models in our tables. Where a bucket is cut inside a layer, its size is
-    nearest to that of whole layers."""
+    """Layers are known, their tensors in profiles that have them, and of models in our tables. Else, where a bucket is
+    cut inside a layer, its size is nearest to that of whole layers."""
     rule = _rule(spec)
     if profile.buckets and _is_of(profile, spec, _CUTTING if rule != BY_TIMES else None):
         yield list(profile.buckets)
     if rule == BY_TIMES:
         return  # whoever measures knows them
     params = spec.workload.params
-    if spec.workload.target == _REPLAY:
+    if tensors := [(layer.name, tensor.elements) for layer in profile.layers for tensor in layer.tensors]:
+        yield _cut(tensors, spec)
+    elif spec.workload.target == _REPLAY:
         layers = scaled(find_model(params["model"], params.get("tokens")), params.get("scale", 1))
         yield _cut([(layer.name, math.prod(shape)) for layer in layers for shape in layer.shapes], spec)
     whole = _cut([(layer.name, layer.parameters) for layer in profile.layers if layer.parameters], spec)

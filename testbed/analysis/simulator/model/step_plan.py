@@ -119,13 +119,13 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
     last = 1 / spec.strategy.params.get("accumulate", 1)
     backward_s = last * device.backward_s
     overlaps = spec.strategy.params.get("overlap", True)
-    ready_s = [min(last * _ready_s(device, end), backward_s) if overlaps else backward_s for end in ends]
+    ready_s = [min(last * device.ready_s(end), backward_s) if overlaps else backward_s for end in ends]
     return StepPlan(
         before_s=device.forward_s + device.other_s + (1 - last) * device.backward_s,
         backward_s=backward_s,
         after_s=device.optimizer_s,
         buckets=tuple(
-            BucketPlan(n, at_s, c, s, last * _needed_s(device, end))
+            BucketPlan(n, at_s, c, s, last * device.needed_s(end))
             for (n, c), at_s, s, end in zip(found, ready_s, codec_s, ends, strict=True)
         ),
         algorithm=str(spec.strategy.params.get("collective", "ring" if strategy == "dear" else "gloo")),
@@ -174,25 +174,3 @@ def _require_sums(spec: RunSpec, strategy: str, found: Sequence[Bucket]) -> None
         raise InputError(
             f"{asked}: beside factors only sums are simulated; use a compressor that sums, as none or fp16"
         )
-
-
-def _ready_s(profile: Profile, end: int) -> float:
-    """Of backward, until the gradients of the last `end` elements are there: a layer's whole time comes before any."""
-    seen, seconds = 0, 0.0
-    for layer in reversed(profile.layers):
-        if seen >= end:
-            break
-        seen += layer.parameters
-        seconds += layer.backward_s
-    return seconds
-
-
-def _needed_s(profile: Profile, end: int) -> float:
-    """Of forward, until the layer begins that holds the last of these `end` elements, counted from the model's end."""
-    seen, later_s = 0, 0.0
-    for layer in reversed(profile.layers):
-        later_s += layer.forward_s
-        seen += layer.parameters
-        if seen >= end:
-            break
-    return max(0.0, sum(layer.forward_s for layer in profile.layers) - later_s)

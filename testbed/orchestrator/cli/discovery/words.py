@@ -24,7 +24,7 @@ def needs(group: str, found: Mapping[str, Any]) -> str:
     """Return the keys that have to be given with a plug-in."""
     required = [f"{group}.{one['name']}" for one in found["parameters"] if one["required"]]
     modelled = group == "workload" and found["traits"].get("computes") is False
-    return ", ".join([*required, *(["device=paced or device=profile"] if modelled else [])])
+    return ", ".join([*required, *(["device=h200, device=paced or device=profile"] if modelled else [])])
 
 
 def _compressor(traits: Traits, _: Traits) -> Iterator[str]:

@@ -48,3 +48,9 @@ def unseeded(spec: dict[str, Any], network: dict[str, Any]) -> Iterator[str]:
     may_draw = bool(spec.get("events")) or any((link.get("asked") or {}).get(key) for link in links for key in _RANDOM)
     if may_draw and any((link.get("read_back") or {}).get("seeded") is False for link in links):
         yield "whether a repetition loses and delays the same packets (losses and jitter are not seeded)"
+
+
+def of_device(provenance: dict[str, Any]) -> Iterator[str]:
+    """Yield what a run's `provenance.json` says is not known of the times of the emulated device."""
+    profile = provenance.get("device_profile")
+    yield from map(str, (profile.get("unknowns") or ()) if isinstance(profile, dict) else ())

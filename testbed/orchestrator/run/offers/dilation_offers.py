@@ -6,8 +6,10 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 
-from testbed.core.device.device import Paced
+from testbed.core.device.device import Device, Paced
+from testbed.core.device.measured import Measured, Published
 from testbed.core.device.profile import Profile
+from testbed.core.device.published import SHAPE
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.units import format_time
@@ -24,25 +26,38 @@ Smallest = Callable[[Profile, Profile], float | None]
 
 
 def paced(spec: RunSpec, cpu: Profile, device: Profile, smallest: Smallest) -> Iterator[Offer]:
-    """Yield the fastest paced device that gives the workers time enough: slower than `device`, which does not."""
-    is_paced = spec.device.target.endswith(f".{Paced.__name__}")
-    others = {key: value for key, value in spec.device.params.items() if is_paced and key != "step_s"}
+    """Yield the fastest modelled device that gives the workers time enough: slower than `device`, which does not.
+
+    A device with timelines keeps their shape; all others are paced.
+    """
+    kind, name = _slower_kind(spec)
+    is_same = spec.device.target.endswith(f".{kind.__name__}")
+    others = {key: value for key, value in spec.device.params.items() if is_same and key != "step_s"}
+    if kind is Measured and not is_same:
+        others = {"accelerator": name}
     step_s = max(device.forward_s + device.backward_s, 1e-6)
     slower, _ = measured_anew(cpu, device)
     while (rounded_s := _round_up(step_s)) <= _MAX_STEP_S:
         try:
-            k = smallest(slower, _on(Paced(step_s=rounded_s, **others), cpu))
+            k = smallest(slower, _on(kind(step_s=rounded_s, **others), cpu))
         except (ValueError, InputError):  # its layers have no FLOPs, by which a paced device splits
             return
         if k is not None:
             changes = {"device.step_s": f"{rounded_s:g}"}
             says = f"an accelerator that computes {format_time(rounded_s)} a step, at a dilation of {k:g}"
-            yield Offer(changes if is_paced else {"device": "paced", **changes}, says)
+            yield Offer(changes if is_same else {"device": name, **changes}, says)
             return
         step_s *= 1.1
 
 
-def _on(device: Paced, cpu: Profile) -> Profile:
+def _slower_kind(spec: RunSpec) -> tuple[type[Paced] | type[Measured], str]:
+    """Return the kind of device that may be slower, and the name of its configuration."""
+    if spec.device.target.endswith((f".{Measured.__name__}", f".{Published.__name__}")):
+        return Measured, str(spec.device.params.get("accelerator", SHAPE[0]))
+    return Paced, "paced"
+
+
+def _on(device: Device, cpu: Profile) -> Profile:
     found = device.profile(cpu)
     if cpu.switched is None:
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import time
 
 import pytest
@@ -13,7 +14,7 @@ from torch import nn
 
 from compressors.none import Uncompressed
 from testbed.analysis.simulator import predict_command
-from testbed.core.device.profile import LayerTimes, Profile
+from testbed.core.device.profile import LayerTimes, Profile, TensorTimes
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.device.compute_times import ComputeTimes
@@ -127,6 +128,33 @@ def test_buckets_wait_for_the_layers_that_backward_reaches_before_them(cpu: Prof
     assert times.backward_of(parameters[3:]) == pytest.approx(0.3)  # the bias comes first, after the whole layer
     assert times.backward_of(parameters[2:3]) == 0.0
     assert ComputeTimes().backward_of(parameters) == 0.0
+
+
+def test_gradients_with_a_time_of_their_own_are_ready_one_after_the_other(cpu: Profile) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    weight, bias = (
+        TensorTimes(elements=4, shape=(2, 2), backward_s=0.3),
+        TensorTimes(elements=2, shape=(2,), backward_s=0.1),
+    )
+    layers = tuple(
+        LayerTimes(name=name, parameters=6, forward_s=0, backward_s=0.4, tensors=(weight, bias)) for name in ("0", "1")
+    )
+    profile = dataclasses.replace(cpu, layers=layers)
+    parameters = list(model.parameters())
+    times = ComputeTimes(profile, model)
+    assert [times.backward_of([p]) for p in parameters] == pytest.approx([0.3, 0.1, 0.3, 0.1])
+    assert [profile.ready_s(elements) for elements in (1, 2, 3, 6, 7, 12)] == pytest.approx(
+        [0.1, 0.1, 0.4, 0.4, 0.5, 0.8]
+    )
+    parameters[3].requires_grad_(False)  # what backward takes to pass it belongs to the one that learns
+    assert ComputeTimes(profile, model).backward_of(parameters[2:3]) == pytest.approx(0.4)
+
+
+def test_calibration_notes_the_shapes_of_parameters(cpu: Profile) -> None:
+    for layer in cpu.layers:
+        assert sum(tensor.elements for tensor in layer.tensors) == layer.parameters
+        assert all(math.prod(tensor.shape) == tensor.elements for tensor in layer.tensors)
+    assert Profile.from_json(json.loads(json.dumps(cpu.to_json()))) == cpu
 
 
 def answer(question: dict[str, object]) -> tuple[int, dict[str, object]]:

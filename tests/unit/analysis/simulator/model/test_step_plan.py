@@ -20,10 +20,13 @@ from testbed.analysis.simulator.model.traffic import traffic
 from testbed.analysis.simulator.predict_command import answer, text
 from testbed.analysis.simulator.timeline.steps import follow
 from testbed.analysis.simulator.validation import Standing, Validation, traits
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.device.measured import Measured
+from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile, TensorTimes
+from testbed.core.device.timeline_library import measured
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change
+from tests.unit.core.device.replays import replay
 from topologies import lan, two_regions
 
 LAYERS = (("a", 300, 0.01), ("b", 2000, 0.02), ("c", 500, 0.04))
@@ -75,6 +78,41 @@ def test_a_bucket_that_ends_inside_a_layer_waits_for_all_of_it() -> None:
     found = plan(spec(), profile(520, 1980, 300), profile(520, 1980, 300))
     assert [bucket.elements for bucket in found.buckets] == [520, 1980, 300]
     assert [bucket.ready_s for bucket in found.buckets] == pytest.approx([0.06, 0.06, 0.07])
+
+
+def test_a_bucket_that_ends_inside_a_layer_waits_for_its_own_gradients_where_they_have_times() -> None:
+    """The bias of b is ready after a tenth of its layer, its weight after all of it."""
+    known = profile(520, 1980, 300)
+    tensors = (
+        TensorTimes(elements=1980, shape=(1980,), backward_s=0.018),
+        TensorTimes(elements=20, shape=(20,), backward_s=0.002),
+    )
+    layers = (known.layers[0], dataclasses.replace(known.layers[1], tensors=tensors), known.layers[2])
+    found = plan(spec(), known, dataclasses.replace(known, layers=layers))
+    assert [bucket.ready_s for bucket in found.buckets] == pytest.approx([0.042, 0.06, 0.07])
+
+
+def test_a_measured_accelerator_is_simulated_with_the_readiness_of_its_gradients() -> None:
+    cpu = replay("resnet50", 64)
+    total = sum(layer.parameters for layer in cpu.layers)
+    head = sum(layer.parameters for layer in cpu.layers[-4:])
+    sizes = (head, total - head)
+    cpu = dataclasses.replace(
+        cpu,
+        codec=tuple(
+            CodecTimes(elements=size, rounds=(("compress", 0.0), ("decompress", 0.0))) for size in sorted(sizes)
+        ),
+        buckets=sizes,
+        collectives=tuple(Collective(kind="all_reduce", size_bytes=4 * size) for size in sizes),
+    )
+    device = Measured(accelerator="h200").profile(cpu)
+    first, last = plan(spec(), cpu, device).buckets
+    ready_s = {
+        name: at_s for name, _, at_s in measured("h200", "resnet50", "tf32", 64).without_hooks().gradient_ready_s
+    }
+    # the classifier and the three convolutions of the last block
+    assert first.ready_s == pytest.approx(ready_s["layer4.2.conv1.weight"])
+    assert last.ready_s == pytest.approx(ready_s["conv1.weight"])
 
 
 def test_each_bucket_has_as_many_collectives_as_its_codec_has_rounds() -> None:

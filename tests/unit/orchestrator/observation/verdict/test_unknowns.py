@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from testbed.orchestrator.observation.verdict.judge import Judge
-from testbed.orchestrator.observation.verdict.unknowns import Unknowns, unseeded
+from testbed.orchestrator.observation.verdict.unknowns import Unknowns, of_device, unseeded
 from tests.unit.analysis.synthetic import make_events, make_spec
 
 HOST: dict[str, Any] = {"event": "host", "cpu_pressure_s": 0.1, "softnet_dropped": 0}
@@ -57,3 +57,15 @@ def test_chance_that_is_not_seeded_is_named_where_there_is_any() -> None:
     assert list(unseeded({}, network(True, loss_ratio=0.01))) == []
     assert list(unseeded({}, network(False, loss_ratio=0.0))) == []
     assert list(unseeded({}, {})) == []
+
+
+def test_what_is_not_known_of_the_devices_times_is_named() -> None:
+    assert list(of_device({"device_profile": {"unknowns": ["when gradients are ready (scaled: x)"]}})) == [
+        "when gradients are ready (scaled: x)"
+    ]
+    assert (
+        list(of_device({"device_profile": {}}))
+        == list(of_device({"device_profile": None}))
+        == list(of_device({}))
+        == []
+    )

@@ -9,10 +9,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from testbed.core.device.device import Native, Paced
+from testbed.core.device.measured import Measured, Published
 from testbed.core.device.profile import CodecTimes, Profile
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.config.grammar.offers import Offer, Refused
 from testbed.orchestrator.run.dilation.first_guess import choose, most_dilation
+from tests.unit.core.device.replays import replay
 from tests.unit.orchestrator.run.dilation.test_first_guess import profile, spec
 from topologies import two_regions
 
@@ -105,3 +107,21 @@ def test_a_shorter_interval_is_offered_where_messages_give_the_cores_a_rest() ->
     assert [fault.partition(": ")[0].strip() for fault in caught.value.faults[1:]] == [
         " ".join(one.overrides) for one in (paced, interval, tcp)
     ]
+
+
+@pytest.mark.parametrize(
+    ("device", "changed"),
+    [
+        (Part("h200", "testbed.core.device.Measured", {"accelerator": "h200", "precision": "bf16"}), ["device.step_s"]),
+        (Part("dear", "testbed.core.device.Published", {"source": "dear"}), ["device", "device.step_s"]),
+    ],
+)
+def test_a_slower_device_keeps_the_shape_of_a_timeline(device: Part, changed: list[str]) -> None:
+    cpu = dataclasses.replace(replay("resnet50", 64), cpu_step_s=2.0)
+    asked = spec(two_regions.build(workers=6, rtt="240 ms"), device=device)
+    made = Measured(**device.params) if device.name == "h200" else Published(**device.params)
+    with pytest.raises(Refused) as caught:
+        choose(asked, cpu, made.profile(cpu), cores=2)
+    offer = caught.value.offers[0]
+    assert list(offer.changes) == changed
+    assert offer.changes.get("device", "h200") == "h200"

@@ -1,0 +1,8 @@
+"""Declares the benchmark `timelines`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.timelines import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.timelines, order=125)

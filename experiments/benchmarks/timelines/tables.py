@@ -1,0 +1,45 @@
+"""The table of measured timelines: what paced workers take against the accelerator's measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.benchmarks.timelines.measure import PHASES
+from experiments.common.tables import Found, number, table
+
+_MIN_PHASE_S = 0.001
+"""Shorter phases are timed by when a sleeping process wakes up, not by their device."""
+
+
+def timelines(points: Sequence[Found]) -> str:
+    rows = [_row(point) for point in points]
+    heads = (
+        *("model", "precision", "batch", "scale", "of", "hooks slow it by: %", "host-limited", "worst phase: %"),
+        *("gradients after 5 ms", "worst: %", "which", "beyond 2 %", "k", "verdict"),
+    )
+    return table(heads, rows)
+
+
+def _row(point: Found) -> list[str]:
+    asked, found = point["asked"], point["result"]
+    errors = [
+        found["measured"][phase] / found["wanted"][phase] - 1
+        for phase in PHASES
+        if found["wanted"][phase] > _MIN_PHASE_S
+    ]
+    return [
+        asked["model"],
+        asked["precision"],
+        str(found["batch_size"]),
+        str(found["scale"]),
+        "a whole run" if asked["where"] == "run" else "one paced worker",
+        number(found["hooks"] - 1, "+.1f", 100),
+        "yes" if found["host_limited"] else "no",
+        number(max(errors, key=abs, default=None), "+.2f", 100),
+        str(found.get("gradients", "")),
+        number(found.get("worst_error"), "+.2f", 100),
+        found.get("worst_gradient") or "",
+        str(found.get("beyond", "")),
+        f"{found['dilation']:.3g}",
+        found.get("verdict", ""),
+    ]

@@ -1,0 +1,198 @@
+"""Devices with measured timelines, and devices of papers, which take the shape of one and a published length."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from testbed.core.device.device import Device
+from testbed.core.device.kinds import Speedup, StepSeconds, seconds
+from testbed.core.device.profile import Profile
+from testbed.core.device.published import PUBLISHED, SHAPE, UNNAMED, Length
+from testbed.core.device.timeline import Timeline
+from testbed.core.device.timeline_library import ACCELERATORS, MEASURED_PRECISIONS, measured, models, shape_of
+from testbed.core.device.timeline_profile import on_timeline
+from testbed.core.errors import InputError
+from testbed.core.kinds import Choice
+from testbed.core.units import format_time
+
+
+class Timelines(Device):
+    """Base of devices whose times come from a timeline."""
+
+    codec_speedup: float
+
+    def profile(self, cpu: Profile) -> Profile:
+        if cpu.work:
+            raise InputError(
+                f"{self.where}: its timeline does not say how long {len(cpu.work)} pieces of the strategy's own work"
+                f" take (the first is {cpu.work[0].name}); use device=paced, which assumes it by FLOPs"
+            )
+        return self.layers(cpu)
+
+    def layers(self, cpu: Profile) -> Profile:
+        target, _, params = cpu.workload.partition(" ")
+        timeline, unknowns = self.timeline(target, json.loads(params), cpu.batch_size)
+        return on_timeline(timeline, cpu, self.where, unknowns).with_codec_of(cpu, self.codec_speedup)
+
+    def validate_training(self, target: str, params: Mapping[str, Any], batch_size: int) -> Iterator[str]:
+        try:
+            self.timeline(target, params, batch_size)
+        except InputError as error:
+            yield from error.faults
+
+    def switched(self, before: Profile, after: Profile) -> Profile:
+        raise InputError(
+            f"{self.where}: its timeline says nothing of the model that a transform leaves; use device=native, or"
+            " device=paced, which goes by FLOPs"
+        )
+
+    @property
+    def where(self) -> str:
+        """Beginning of its faults."""
+        raise NotImplementedError
+
+    def timeline(self, target: str, params: Mapping[str, Any], batch_size: int) -> tuple[Timeline, list[str]]:
+        """Return the timeline of a training, and what is not known of it beyond what it says itself.
+
+        Args:
+            target, params: The workload.
+
+        Raises:
+            InputError: There is none.
+        """
+        raise NotImplementedError
+
+
+class Measured(Timelines):
+    """An accelerator whose steps were measured: `workload=replay` of these models, see docs/timelines.md.
+
+    Args:
+        accelerator: Accelerator that was measured.
+        precision: Precision of its arithmetic. Gradients are float32 in each.
+        step_s: Time of forward and backward on another device, which takes the shape of this one's timeline; null: as
+            measured.
+        codec_speedup: Speed of compressing, in times of a core of this machine.
+
+    Raises:
+        ValueError: A parameter is not what it should be.
+    """
+
+    def __init__(
+        self,
+        *,
+        accelerator: Annotated[str, Choice(ACCELERATORS)],
+        precision: Annotated[str, Choice(MEASURED_PRECISIONS)] = "tf32",
+        step_s: StepSeconds | None = None,
+        codec_speedup: Speedup = 1.0,
+    ) -> None:
+        self.accelerator, self.precision = accelerator, precision
+        self.step_s = None if step_s is None else seconds(step_s)
+        self.codec_speedup = float(codec_speedup)
+
+    @property
+    def where(self) -> str:
+        return f"device={self.accelerator}"
+
+    def timeline(self, target: str, params: Mapping[str, Any], batch_size: int) -> tuple[Timeline, list[str]]:
+        _require_replay(self.where, self.accelerator, target)
+        model = str(params["model"])
+        if self.step_s is None:
+            with _named(self.where):
+                found = measured(self.accelerator, model, self.precision, batch_size)
+            if (sample := _sample(params)) not in (None, found.sample):
+                raise InputError(
+                    f"{self.where}: its timeline of {found.model} is of {found.sample}, not {sample}; leave out"
+                    " workload.tokens, or give the length of a step: device.step_s"
+                )
+            return found, []
+        with _named(self.where):
+            shape = shape_of(self.accelerator, model, self.precision, batch_size)
+        factor = self.step_s / (shape.phases_s.forward + shape.phases_s.backward)
+        return _scaled(shape, factor, batch_size, UNNAMED, "as device.step_s asks")
+
+
+class Published(Timelines):
+    """A device of a paper: the shape of the H200's timeline at the length that was published.
+
+    Args:
+        source: Work whose authors gave the lengths.
+        codec_speedup: Speed of compressing, in times of a core of this machine.
+
+    Raises:
+        ValueError: A parameter is not what it should be.
+    """
+
+    def __init__(self, *, source: Annotated[str, Choice(tuple(PUBLISHED))], codec_speedup: Speedup = 1.0) -> None:
+        self.source, self.codec_speedup = source, float(codec_speedup)
+
+    @property
+    def where(self) -> str:
+        return f"device.source={self.source}"
+
+    def timeline(self, target: str, params: Mapping[str, Any], batch_size: int) -> tuple[Timeline, list[str]]:
+        accelerator, precision = SHAPE
+        _require_replay(self.where, accelerator, target)
+        model, published = str(params["model"]), PUBLISHED[self.source]
+        lengths = {(one.model, one.batch_size): one for one in published.lengths}
+        length = lengths.get((model, batch_size))
+        if length is None:
+            known = ", ".join(f"{name} with batch_size={size}" for name, size in lengths)
+            raise InputError(
+                f"{self.where}: no length is published of {model} with batch_size={batch_size}; there are {known};"
+                f" or give one of your own: device={accelerator} device.step_s=…"
+            )
+        shape = shape_of(accelerator, model, precision, batch_size)
+        found, unknowns = _scaled(
+            shape, length.factor(shape.phases_s), batch_size, published.device, f"by {length.source}"
+        )
+        return found, [*unknowns, *_other_sample(length, params, shape)]
+
+
+def _scaled(shape: Timeline, factor: float, batch_size: int, device: str, source: str) -> tuple[Timeline, list[str]]:
+    """Return a timeline of the same shape on another device, with what is not known of it."""
+    scaled = shape.scaled(factor)
+    passes_s = scaled.phases_s.forward + scaled.phases_s.backward
+    of_batch = "" if shape.batch_size == batch_size else f" for batches of {shape.batch_size}"
+    name = "an unnamed device" if device == UNNAMED else device
+    unknown = (
+        f"when layers begin and gradients are ready on {name} (scaled: the shape of {shape.device} in"
+        f" {shape.precision}{of_batch}; forward and backward last {format_time(passes_s)}, {source})"
+    )
+    provenance = {"scaled_from": shape.device, "factor": factor, "length": source, **shape.provenance}
+    return dataclasses.replace(scaled, device=device, batch_size=batch_size, provenance=provenance), [unknown]
+
+
+def _other_sample(length: Length, params: Mapping[str, Any], shape: Timeline) -> Iterator[str]:
+    asked = _sample(params) or shape.sample
+    if length.sample is not None and length.sample != asked:
+        yield f"how long a step of samples of {asked} is (the published length is of {length.sample})"
+
+
+@contextlib.contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Begin faults with the device."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(*(f"{where}: {fault}" for fault in error.faults)) from error
+
+
+def _sample(params: Mapping[str, Any]) -> str | None:
+    """Return the size of a sample that a replay asks for; None if it is the model's own."""
+    return None if params.get("tokens") is None else f"{params['tokens']} tokens"
+
+
+def _require_replay(where: str, accelerator: str, target: str) -> None:
+    """
+    Raises:
+        InputError: The workload is another one.
+    """
+    if not target.endswith(".Replay"):
+        raise InputError(
+            f"{where}: it has timelines of models that workload=replay replays ({', '.join(models(accelerator))}), not"
+            " of this workload; use device=native, device=paced or a profile: device=profile device.file=…"
+        )
