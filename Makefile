@@ -126,7 +126,7 @@ bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON besid
 	$(AS_ROOT) $(BIN)/python -B -m experiments.benchmarks $(BENCH)
 
 .PHONY: reproduce
-reproduce: setup ## Papers' systems against their baselines: all, or SYSTEM=dear in ten minutes at most; [AGAIN=1 SEEDS=1 FULL=1], the latter two without limit
+reproduce: setup ## One repeat of papers' systems against their baselines: all, or SYSTEM=dear in ten minutes at most; [AGAIN=1 SEEDS=1 FULL=1], the latter two without limit
 	@trap 'scripts/own.sh experiments/reproductions docs README.md runs' EXIT; \
 	$(AS_ROOT) $(BIN)/python -B -m experiments.reproductions $(SYSTEM) $(if $(filter-out 0,$(AGAIN)),--again) \
 		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(SEEDS)),--seeds) $(REPRODUCE)

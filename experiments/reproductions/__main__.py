@@ -1,6 +1,6 @@
 """`make reproduce`: published systems against their baselines. Needs root to emulate; `--help` says the rest.
 
-Runs that lack are made; results, pages and tables are written.
+A call makes one repeat: the first that is not there. Results, pages and tables are written from what was found.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.common.papers.declaration import FOLDER, PAGES, System, Trial, find_systems
-from experiments.common.tables import number, table
+from experiments.common.papers.declaration import FOLDER, PAGES, System, find_systems
 from experiments.reproductions import outcome, overview, page
-from experiments.reproductions.plan import MAX_S, Plan, all_plans, beyond, plan_line, plan_of
+from experiments.reproductions.plan import MAX_S, Plan, all_plans, beyond, plan_of, repeat_line
 from experiments.reproductions.runner import Runner
 from experiments.reproductions.runs import Kept
 from experiments.reproductions.sides import found_of
-from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, LonghaulError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError, LonghaulError
+from testbed.core.files import read_object
 from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.machine.clone import RUNS_ROOT
 from testbed.orchestrator.machine.ownership import give_to_caller
 
-ROUNDS = 3
-"""Over all systems: what failed or came out `invalid` twice is made again at the end, when a neighbour that took this
+ROUNDS = 2
+"""Over all systems: what failed or came out undecided twice is made again at the end, when a neighbour that took this
 machine's cores may have gone."""
 
 
@@ -38,25 +38,31 @@ class Places:
     pages: Path = PAGES
     table: Path = overview.PAGE
     artifact: Path = overview.ARTIFACT
+    readme: Path = overview.README
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Of a system: what its result holds, and what could not be made."""
+    """Result of a system as it stands, and what could not be made."""
 
     content: dict[str, Any]
     failures: list[str]
+    is_repeat_there: bool = True
+    """False: the repeat that was asked for is not complete, or its runs decide nothing."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _arguments(argv)
-    places = Places(asked.runs, asked.results, asked.pages, asked.table, asked.artifact)
+    places = Places(asked.runs, asked.results, asked.pages, asked.table, asked.artifact, asked.readme)
     try:
         kept = Kept(places.runs)
         systems = find_systems(asked.system)
         extent = {"full": asked.full, "seeds": asked.seeds}
         most_s = MAX_S if asked.system else None  # who asks for all has the time for it
         plans = [plan_of(one, kept, **extent, again=asked.again, most_s=most_s) for one in systems]
+        if len(plans) > 1 and not (asked.again or asked.full or asked.seeds):
+            fewest = min(plan.repeats for plan in plans)  # so that an interrupted call goes on where it was
+            plans = [plan_of(one, kept, most_s=most_s, repeat=fewest - 1) for one in systems]
         if len(plans) > 1 or asked.plan:
             _say(all_plans(plans))
         if asked.plan:
@@ -76,23 +82,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     for failure in failures:
         _say(f"failed: {failure}")
     if len(systems) > 1:
-        _say("\n" + summary_table(systems, contents) + "\n")
+        all_of = [overview.Recorded(*each) for each in zip(systems, contents, strict=True)]
+        _say("\n" + overview.ledger_table(all_of) + "\n")
     for system, content in zip(systems, contents, strict=True):
         _say(outcome.last_line(system, content))
-    # what failed beside a verdict is told, and honest
-    is_without = any(one.failures and one.content["verdict"] is None for one in ended.values())
-    return EXIT_FAILED if is_without else EXIT_COMPLETED
+    # what failed beside a repeat that counts is told, and honest
+    is_without = any(not one.is_repeat_there for one in ended.values())
+    return EXIT_FAILED if is_without and not asked.tables else EXIT_COMPLETED
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.reproductions", description="One paper's system against its baselines."
+        prog="python -m experiments.reproductions",
+        description="One repeat of one paper's system against its baselines.",
     )
     parser.add_argument("system", nargs="?", metavar="SYSTEM", help="a folder beside this file; all without")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--full", action="store_true", help="all cases, arms and repeats, however long they take")
-    extent.add_argument("--seeds", action="store_true", help="the usual cases and arms with all repeats, likewise")
-    parser.add_argument("--again", action="store_true", help="make runs that are there once more")
+    extent.add_argument("--seeds", action="store_true", help="all three repeats of the usual cases and arms, likewise")
+    parser.add_argument("--again", action="store_true", help="make the last repeat that is there once more")
     parser.add_argument("--plan", action="store_true", help="say what would be made and how long it takes, and end")
     parser.add_argument("--tables", action="store_true", help="make no run: write what those that are there say")
     parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
@@ -103,6 +111,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--artifact", type=Path, default=overview.ARTIFACT, metavar="FILE", help="has the map of claims"
     )
+    parser.add_argument("--readme", type=Path, default=overview.README, metavar="FILE", help="has the ledger")
     return parser.parse_args(argv)
 
 
@@ -114,7 +123,7 @@ def _say(text: str) -> None:
 def carry_out_all(
     plans: Sequence[Plan], places: Places, kept: Kept, runner: Runner | None, rounds: int, **extent: bool
 ) -> dict[str, Ended]:
-    """By system's name; in each round but the first what is lacking still.
+    """Return what became of each system, by name; each round but the first makes what is lacking still.
 
     Args:
         extent: of later rounds, as `plan_of` has it.
@@ -126,14 +135,17 @@ def carry_out_all(
     for _ in range(rounds):
         for plan in plans:
             ended[plan.system.name] = carry_out(plan, places, kept, runner)
-            _write_overview(places)
-        later = [plan_of(plan.system, kept, **extent, most_s=plan.most_s) for plan in plans]
+            if runner:
+                _write_overview(places)
+        later = [plan_of(plan.system, kept, **extent, most_s=plan.most_s, repeat=plan.repeat) for plan in plans]
         plans = [plan for plan in later if plan.lacking]
+    if not runner:
+        _write_overview(places)
     return ended
 
 
 def carry_out(plan: Plan, places: Places, kept: Kept, runner: Runner | None) -> Ended:
-    """Makes what a system lacks, and writes what is there of it.
+    """Make what a system lacks, and write what is there of it.
 
     Args:
         runner: makes what lacks; None: nothing is made.
@@ -144,51 +156,64 @@ def carry_out(plan: Plan, places: Places, kept: Kept, runner: Runner | None) -> 
         Interrupted: somebody stopped it.
     """
     system = plan.system
-    _say(f"{system.name}: {plan_line(plan.lacking, len(plan.asked))}")
+    _say(f"{system.name}: {repeat_line(plan)}")
     failures = runner.all(plan.lacking, plan.most_s) if runner and plan.lacking else []
-    found = [found_of(system, one.trial, kept.find(one)) for one in plan.asked]
+    found = [found_of(system, one.trial, kept.find(one)) for one in (*plan.asked, *plan.later)]
     found += [found_of(system, one.trial, kept.find(one), is_asked=False) for one in beyond(plan, kept)]
-    content = outcome.result(system, found)
+    made = outcome.result(system, found)
+    content = _standing(system, made, places.results / system.folder / "result.json")
+    if content is not made:
+        stands = f"what stands has {content['repeats']['counted']}, and stays"
+        _say(f"{system.name}: {made['standing']} of this code; {stands}")
+    _write(system, content, places)
+    if content["cases"]:
+        _say("\n" + page.cases_table(content) + "\n")
+    is_there = made["repeats"]["counted"] >= plan.repeats
+    if not is_there:
+        why = f"{system.name}: repeat {plan.repeats} is not there: {_why_not(plan, kept)}"
+        failures = [*failures, why] if runner else failures
+    return Ended(content, failures, is_there)
+
+
+def _standing(system: System, made: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return what was made, unless what is recorded rests on more repeats, judged as the claim is declared now.
+
+    Raises:
+        InputError: what is recorded cannot be read.
+    """
+    if not path.exists():
+        return made
+    try:
+        recorded = outcome.judged_again(system, read_object(path))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: {error!r}; put it back, or remove it") from error
+    return recorded if recorded["repeats"]["counted"] > made["repeats"]["counted"] else made
+
+
+def _write(system: System, content: dict[str, Any], places: Places) -> None:
     folder = places.results / system.folder
-    if content["verdict"] is None:
-        why = f"{system.name}: no verdict: {_why_none(outcome.left(system, found))}"
-        if runner:
-            failures = [*failures, why]
-        else:
-            _say(why)
-    if content["verdict"] is None and (folder / "result.json").exists():
-        _say(f"{system.name}: nothing was found that gives a verdict, so what stands on its page stays")
-        return Ended(content, failures)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "result.json", content)
-    page.write(system, found, content, places.pages)
+    page.write(system, content, places.pages)
     for path in (folder, places.pages / f"{system.name}.md"):
         give_to_caller(path)
-    _say("\n" + page.cases_table(system, found) + "\n")
-    return Ended(content, failures)
 
 
-def _why_none(left: Sequence[Trial]) -> str:
-    if left:
-        return f"{len(left)} runs that decide are not made yet; call it again, and it goes on"
-    return "no case has a candidate and a baseline that were emulated and may be believed"
+def _why_not(plan: Plan, kept: Kept) -> str:
+    undone = [one for one in plan.asked if not kept.is_done(one)]
+    never = sum(kept.find(one) is None for one in undone)
+    if not undone:
+        return "no case has a candidate and all its baselines emulated, at the reference's quality"
+    return (
+        f"{never} runs are not made yet, {len(undone) - never} came out suspect or invalid;"
+        " call it again, and it goes on"
+    )
 
 
 def _write_overview(places: Places) -> None:
-    overview.write(places.results, places.table, places.artifact)
-    for path in (places.table, places.artifact):
+    overview.write(places.results, places.table, places.artifact, places.readme)
+    for path in (places.table, places.artifact, places.readme):
         give_to_caller(path)
-
-
-def summary_table(systems: Sequence[System], contents: Sequence[dict[str, Any]]) -> str:
-    """A row for each system."""
-    return table(
-        ("system", "claimed", "emulated", "verdict"),
-        [
-            (system.name, number(system.claimed), number(content["emulated"], ".3f"), content["verdict"] or "-")
-            for system, content in zip(systems, contents, strict=True)
-        ],
-    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The table of all systems in docs/reproductions.md, and the map of docs/artifact.md from claims to the commands that
-make their figures; both from the recorded results."""
+"""The ledger of all systems in README.md and docs/reproductions.md, and the map of docs/artifact.md from claims to the
+commands that make their figures; all from the recorded results."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 from experiments.common.benchmark import find_benchmarks
 from experiments.common.harness import total_s
 from experiments.common.page import between
+from experiments.common.papers.claim import CLASSES
 from experiments.common.papers.declaration import FOLDER, System, find_systems
 from experiments.common.tables import number, table
-from experiments.reproductions.outcome import MIN_RATIO, SHARE_OF_THE_GAIN
+from experiments.reproductions.ledger import MIN_RATIO, VERDICTS, least
+from experiments.reproductions.outcome import judged_again
 from experiments.reproductions.plan import MAX_S
 from testbed.core.errors import InputError
 from testbed.core.files import read_object
@@ -22,12 +25,13 @@ from testbed.orchestrator.machine.clone import CLONE
 
 PAGE = CLONE / "docs" / "reproductions.md"
 ARTIFACT = CLONE / "docs" / "artifact.md"
-TABLE_REGION, CLAIMS_REGION, FIGURES_REGION = "reproductions", "claims", "figures"
+README = CLONE / "README.md"
+TABLE_REGION, CLAIMS_REGION, FIGURES_REGION, LEDGER_REGION = "reproductions", "claims", "figures", "ledger"
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A system, and its `result.json`; empty where nothing has been recorded yet."""
+    """A system and its `result.json`, judged by the ledger; empty where nothing has been recorded yet."""
 
     system: System
     result: Mapping[str, Any]
@@ -37,8 +41,20 @@ class Recorded:
         return self.result.get("emulated")
 
     @property
-    def verdict(self) -> str:
-        return self.result.get("verdict") or "-"
+    def verdict(self) -> str | None:
+        return self.result.get("verdict")
+
+    @property
+    def standing(self) -> str:
+        """The verdict, and which others its interval reaches; or why there is none."""
+        standing = str(self.result.get("standing", "not measured"))
+        reaches = self.result.get("reaches")
+        return f"{standing} (interval reaches {', '.join(reaches)})" if reaches else standing
+
+    @property
+    def interval(self) -> str:
+        ends = self.result.get("interval")
+        return "-" if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
 def recorded(systems: Sequence[System], results: Path = FOLDER) -> list[Recorded]:
@@ -50,43 +66,77 @@ def recorded(systems: Sequence[System], results: Path = FOLDER) -> list[Recorded
     for system in systems:
         path = results / system.folder / "result.json"
         try:
-            found.append(Recorded(system, read_object(path) if path.exists() else {}))
-        except (OSError, ValueError) as error:
-            faults.append(f"{path}: {error}")
+            found.append(Recorded(system, judged_again(system, read_object(path)) if path.exists() else {}))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            faults.append(f"{path}: {error!r}; put it back, or remove it")
     if faults:
         raise InputError(*faults)
     return found
 
 
-def write(results: Path = FOLDER, page: Path = PAGE, artifact: Path = ARTIFACT) -> None:
-    """Rewrite the regions of both pages from what is recorded.
+def write(results: Path = FOLDER, page: Path = PAGE, artifact: Path = ARTIFACT, readme: Path = README) -> None:
+    """Rewrite the regions of the pages from what is recorded.
 
     Raises:
         InputError: a page or its region is not there, or a result cannot be read.
     """
     all_of = recorded(find_systems(None), results)
+    ledger = f"{counts_line(all_of)}\n\n{ledger_table(all_of, 'docs/')}"
     for path, name, content in (
-        (page, TABLE_REGION, systems_table(all_of)),
+        (readme, LEDGER_REGION, ledger),
+        (page, TABLE_REGION, f"{counts_line(all_of)}\n\n{ledger_table(all_of)}\n\n{claimed_table(all_of)}"),
         (artifact, CLAIMS_REGION, claims_table(all_of)),
         (artifact, FIGURES_REGION, figures_table()),
     ):
         try:
             path.write_text(between(path.read_text(), name, content))
         except (OSError, ValueError) as error:
-            raise InputError(f"{path}: the table of all systems cannot be written: {error}") from error
+            raise InputError(f"{path}: the region {name} cannot be written: {error}") from error
 
 
-def systems_table(all_of: Sequence[Recorded]) -> str:
-    """A row for each system."""
+def counts_line(all_of: Sequence[Recorded]) -> str:
+    """Return how many systems of each class have which verdict."""
+    parts = []
+    for kind in CLASSES:
+        counts = Counter(one.verdict or "without a verdict" for one in all_of if one.system.terms.kind == kind)
+        said = [f"{counts[name]} {name}" for name in (*VERDICTS, "without a verdict") if counts[name]]
+        if said:
+            parts.append(f"{kind}: {counts.total()} system{'s' * (counts.total() > 1)}, {', '.join(said)}")
+    line = "; ".join(parts)
+    return f"{line[:1].upper()}{line[1:]}."
+
+
+def ledger_table(all_of: Sequence[Recorded], pages: str = "") -> str:
+    """Return a row for each system.
+
+    Args:
+        pages: folder of the pages, as the page with the table has it.
+    """
     return table(
-        ("system", "the paper's claim", "claimed", "emulated", "verdict", "about, min", "command"),
+        ("system", "class", "claimed", "emulated", "95 % interval", "repeats", "verdict"),
         [
             (
-                f"[{one.system.name}](reproductions/{one.system.name}.md)",
-                one.system.claim,
+                f"[{one.system.name}]({pages}reproductions/{one.system.name}.md)",
+                one.system.terms.kind,
                 number(one.system.claimed),
                 number(one.emulated),
-                one.verdict,
+                one.interval,
+                str(one.result["repeats"]["counted"]) if one.result else "0",
+                one.standing,
+            )
+            for one in all_of
+        ],
+    )
+
+
+def claimed_table(all_of: Sequence[Recorded]) -> str:
+    """Return what each system claims, and the command that makes a repeat."""
+    return table(
+        ("system", "claim", "a repeat takes, min", "command"),
+        [
+            (
+                one.system.name,
+                one.system.claim,
                 f"{usual_s(one.system) / 60:.0f}",
                 f"`make reproduce SYSTEM={one.system.name}`",
             )
@@ -96,12 +146,12 @@ def systems_table(all_of: Sequence[Recorded]) -> str:
 
 
 def usual_s(system: System) -> float:
-    """Of wall time that a call without FULL and SEEDS takes where no run is there yet, about."""
+    """Return the seconds of wall time that one repeat takes about."""
     return min(sum(trial.seconds for trial in system.trials(False)), MAX_S)
 
 
 def claims_table(all_of: Sequence[Recorded]) -> str:
-    """From a claim to its script, its figure, and how far off the figure may be."""
+    """Return where each claim comes from, its script and figure, and how far off the figure may be."""
     return table(
         (
             *("claim", "source", "script", "figure", "what is compared", "reproduced from", "recorded"),
@@ -112,10 +162,10 @@ def claims_table(all_of: Sequence[Recorded]) -> str:
                 f"{one.system.name}: {one.system.claimed:g} times",
                 one.system.source,
                 f"[declaration.py](../experiments/reproductions/{one.system.folder}/declaration.py)",
-                f"[table](reproductions/{one.system.name}.md#answer)",
+                f"[table](reproductions/{one.system.name}.md#result)",
                 f"{one.system.figure_name} ({'more' if one.system.higher_is_better else 'less'} is better)",
-                f"{least(one.system):.2f}",
-                f"{number(one.emulated)}, {one.verdict}",
+                f"{least(one.system.claimed):.2f}",
+                f"{number(one.emulated)}, {one.standing}",
                 _room(one),
                 str(sum(len(ids) for ids in one.result["runs"].values())) if one.result else "-",
             )
@@ -124,16 +174,11 @@ def claims_table(all_of: Sequence[Recorded]) -> str:
     )
 
 
-def least(system: System) -> float:
-    """The ratio from which the verdict is `reproduced`."""
-    return 1 + SHARE_OF_THE_GAIN * (system.claimed - 1)
-
-
 def _room(one: Recorded) -> str:
-    """By how many per cent the recorded ratio would have to move for another verdict."""
-    if one.emulated is None:
+    """Return by how many per cent the recorded ratio would have to move for another verdict."""
+    if one.emulated is None or one.verdict is None:
         return "-"
-    nearest = min((least(one.system), MIN_RATIO), key=lambda bound: abs(bound / one.emulated - 1))
+    nearest = min((least(one.system.claimed), MIN_RATIO), key=lambda bound: abs(bound / one.emulated - 1))
     return f"{(nearest / one.emulated - 1) * 100:+.0f} %"
 
 

@@ -1,110 +1,157 @@
-"""The table of a reproduction, and the region of its page that holds it: docs/reproductions/NAME.md."""
+"""The page of a reproduction, docs/reproductions/NAME.md: its regions with figures, all from `result.json`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from experiments.common.page import between
-from experiments.common.papers.declaration import KINDS, System
-from experiments.common.tables import number, spread, table
-from experiments.reproductions.outcome import last_line
-from experiments.reproductions.sides import Found, Ratio, holds, over, ratio, side, sides_of
+from experiments.common.papers.declaration import System
+from experiments.common.tables import number, table
+from experiments.reproductions.ledger import least
+from experiments.reproductions.outcome import interval_words
 from testbed.core.errors import InputError
 
-REGION = "reproduction"
+REGIONS = ("claim", "set_up", "reproduction")
+Content = Mapping[str, Any]
+"""Content of `result.json`."""
 
 
-def write(system: System, found: Sequence[Found], content: Mapping[str, Any], pages: Path) -> None:
-    """Rewrite the region of the system's page.
+def write(system: System, content: Content, pages: Path) -> None:
+    """Rewrite the regions of the system's page.
 
     Raises:
-        InputError: there is no such page, or it has no such region.
+        InputError: there is no such page, or it lacks a region.
     """
     path = pages / f"{system.name}.md"
+    made = {"claim": claim_region, "set_up": set_up_region, "reproduction": result_region}
     try:
-        path.write_text(between(path.read_text(), REGION, region(system, found, content)))
+        text = path.read_text()
+        for name in REGIONS:
+            text = between(text, name, made[name](system, content))
+        path.write_text(text)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: the page of SYSTEM={system.name} cannot be written: {error}") from error
 
 
-def region(system: System, found: Sequence[Found], content: Mapping[str, Any]) -> str:
-    """What was claimed, what came of it, and the table."""
-    runs = sorted(run for side in content["runs"].values() for run in side)
-    machines = sorted({one.machine for one in found if one.run_id in runs and one.machine is not None})
-    made = (
-        f"{'; '.join(machines)}; {len(runs)} runs, the first {runs[0]}, the last {runs[-1]}; their ids are in"
-        if runs
-        else "No run is there yet; ids will be in"
+def claim_region(system: System, content: Content) -> str:
+    """Return the claim, its source, its class and the ratios from which it counts."""
+    return (
+        f"{system.claim[0].upper()}{system.claim[1:]}.\n\n"
+        f"Source: {system.source}. Class: **{content['class']}**. Claimed ratio: {system.claimed:.3g}; reproduced from"
+        f" {least(system.claimed):.3g}."
     )
+
+
+def set_up_region(system: System, content: Content) -> str:
+    """Return the claimed and our own set-up side by side."""
+    del system
+    paper, ours = content["set_ups"]["paper"], content["set_ups"]["ours"]
+    return table(("", "claimed", "here"), [(name, paper[name], ours[name]) for name in ours])
+
+
+def result_region(system: System, content: Content) -> str:
+    """Return standing, reasons and tables."""
     file = f"[result.json](../../experiments/reproductions/{system.folder}/result.json)"
-    said = f"**{last_line(system, content)}.** Condition: {content['condition']}."
-    return "\n\n".join([said, cases_table(system, found), f"{made} {file}."])
-
-
-def cases_table(system: System, found: Sequence[Found]) -> str:
-    """A row for each case, emulated ones first. In parentheses behind an arm that is no candidate: how many times
-    better the best candidate is, whatever its quality where none holds the reference's."""
-    cases = [
-        (kind, case) for kind in KINDS for case in dict.fromkeys(f.trial.case for f in found if f.trial.kind == kind)
+    said = [f"**{_headline(content)}**", *_reasons(content)]
+    runs = sorted(run for side in content["runs"].values() for run in side)
+    if not content["cases"]:
+        return "\n".join([*said, "", f"Not measured again since the ledger: {len(runs)} older run ids are in {file}."])
+    machines = "; ".join(content["machines"]) or "machine not recorded"
+    made = f"{machines}; {len(runs)} runs that count, first {runs[0]}, last {runs[-1]}: {file}." if runs else f"{file}."
+    parts = [
+        "\n".join(said),
+        cases_table(content),
+        arms_table(system, content),
+        f"Condition: {content['condition']}.",
+        made,
     ]
-    arms = [arm for arm in system.arms if any(one.trial.arm == arm for one in found)]
-    judged = arms if system.quality is not None else []
-    facts = list(dict.fromkeys(name for kind, case in cases for name in system.facts(case, kind)))
+    return "\n\n".join(parts)
+
+
+def _headline(content: Content) -> str:
+    """Return claimed and emulated ratio, and the verdict or why there is none."""
+    emulated = "no ratio counts" if content["emulated"] is None else f"emulated {content['emulated']:.3g}"
+    missing = content["repeats"]["missing"]
+    said = f"Claimed {content['claimed']:.3g}, {emulated}{interval_words(content)}: {content['standing']}"
+    return f"{said}, {missing} more needed." if missing else f"{said}."
+
+
+def _reasons(content: Content) -> list[str]:
+    """Return what bounds the verdict, a bullet each."""
+    said = []
+    if content["ratios"]:
+        each = ", ".join(f"{value:.3g} (seed {repeat})" for repeat, value in content["ratios"].items())
+        said.append(f"Ratio of each repeat: {each}.")
+    if content["reaches"]:
+        said.append(f"The interval also reaches: {', '.join(content['reaches'])}.")
+    if content["missing"]:
+        said.append(f"Missing for a verdict: {'; '.join(content['missing'])}.")
+    said += [f"At most partly: {cap}." for cap in content["caps"]]
+    if content["above_claim"]:
+        said.append(f"More than a fifth above the claim: {content['explanation'] or 'not explained'}.")
+    quality = content["quality"]
+    if quality and quality["difference"] is not None:
+        ends = quality["interval"]
+        interval = f" ({ends[0]:+.2f} to {ends[1]:+.2f})" if ends else ""
+        said.append(
+            f"Quality against the reference: {quality['difference']:+.2f} points{interval};"
+            f" {'held' if quality['held'] else 'not held'}, {quality['margin']:g} points are allowed."
+        )
+    return ["", *(f"- {one}" for one in said)] if said else []
+
+
+def cases_table(content: Content) -> str:
+    """Return a row for each case, emulated ones first."""
     rows = []
-    for kind, case in cases:
-        here = [one for one in found if (one.trial.kind, one.trial.case) == (kind, case)]
-        best = ratio(system, found, case, kind)
-        shown = best or ratio(system, found, case, kind, held=False)
+    for case in content["cases"]:
+        best = case["ratio"]
+        ours, theirs = (None, None) if best is None else (best["candidate"], best["baseline"])
         rows.append(
             [
-                case,
-                kind,
-                *(system.facts(case, kind).get(name, "-") for name in facts),
-                *(_cell(system, found, shown, case, kind, arm) for arm in arms),
-                *(_quality(system, found, case, kind, arm) for arm in judged),
-                "-" if best is None else f"{best.value:.3f} ({best.baseline.arm})",
-                " ".join(sorted({f"{one.dilation:g}" for one in here if one.dilation is not None})) or "-",
-                _verdicts(here),
+                case["case"],
+                case["kind"],
+                ", ".join(f"{name} {value}" for name, value in case["facts"].items()) or "-",
+                *(_figure(case, arm) for arm in (ours, theirs)),
+                "-" if best is None else f"{best['value']:.3f} of {len(best['by_repeat'])}",
+                _verdicts(case["arms"].values()),
             ]
         )
-    heads = (
-        "case",
-        "kind",
-        *facts,
-        *(f"{arm}{' (beside)' * (arm in system.beside)}: {system.figure_name}" for arm in arms),
-        *(f"{arm}: {system.quality_name}" for arm in judged),
-        "best other",
-        "dilation",
-        "verdicts",
-    )
-    return table(heads, rows)
+    return table(("case", "kind", "conditions", "ours", "best baseline", "ratio of repeats", "verdicts"), rows)
 
 
-def _cell(system: System, found: Sequence[Found], best: Ratio | None, case: str, kind: str, arm: str) -> str:
-    one = side(found, case, kind, arm)
-    if one is None:
+def arms_table(system: System, content: Content) -> str:
+    """Return a row for each arm of each case."""
+    rows = [
+        [
+            case["case"],
+            case["kind"],
+            f"{name} ({arm['role']})",
+            _figure(case, name, named=False),
+            number(arm["quality"]),
+            "-" if not case["dilations"] else " ".join(f"{one:g}" for one in case["dilations"]),
+            _verdicts([arm]),
+        ]
+        for case in content["cases"]
+        for name, arm in case["arms"].items()
+    ]
+    quality = system.quality_name if system.quality is not None else "quality"
+    return table(("case", "kind", "arm", system.figure_name, quality, "dilation", "verdicts"), rows)
+
+
+def _figure(case: Content, arm: str | None, *, named: bool = True) -> str:
+    """Return the median over repeats, and the arm."""
+    figures = [] if arm is None else list(case["arms"][arm]["figures"].values())
+    if not figures:
         return "-"
-    if best is None or arm in system.candidates:
-        return number(one.figure, ".4g")
-    return f"{one.figure:.4g} ({over(system, one, best.candidate):.2f})"
+    return f"{median(figures):.4g} ({arm})" if named else f"{median(figures):.4g}"
 
 
-def _quality(system: System, found: Sequence[Found], case: str, kind: str, arm: str) -> str:
-    """Mean over runs, and the interval of it."""
-    sides = sides_of(system, found, case, kind)
-    one = sides.get(arm)
-    if one is None or not one.qualities:
-        return "-"
-    said = {True: "", False: ", too low", None: ", not compared"}[holds(system, one, sides, kind)]
-    return spread(list(one.qualities.values()), ".2f") + said
-
-
-def _verdicts(here: Sequence[Found]) -> str:
-    """How many of each."""
+def _verdicts(arms: Iterable[Content]) -> str:
     counts: dict[str, int] = {}
-    for one in here:
-        verdict = one.verdict or "not made"
-        counts[verdict] = counts.get(verdict, 0) + 1
+    for arm in arms:
+        for verdict, count in arm["verdicts"].items():
+            counts[verdict] = counts.get(verdict, 0) + count
     return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))

@@ -1,11 +1,17 @@
-"""What a call of `make reproduce` asks for, what of it is there, and how long the rest takes; told before it begins."""
+"""What a call of `make reproduce` asks for, what of it is there, and how long the rest takes; told before it begins.
+
+A repeat is all that is usual of a system, with one seed. A call makes the first repeat that is not there yet, and what
+is undecided of earlier ones.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.common.papers.declaration import System, Trial
+from experiments.common.papers.declaration import System, Trial, with_seed
+from experiments.reproductions.ledger import NEEDED
 from experiments.reproductions.runs import Kept, TrialRequest, ask_all
 
 MAX_S = 600.0
@@ -14,14 +20,23 @@ MAX_S = 600.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Of one system."""
+    """Plan of one system."""
 
     system: System
     asked: Sequence[TrialRequest]
     lacking: Sequence[TrialRequest]
-    """To be made, in this order."""
+    """Runs to be made, in this order."""
     most_s: float | None
-    """Of wall time; None: as long as it takes."""
+    """Limit of wall time in seconds; None: as long as it takes."""
+    repeat: int | None = None
+    """Number of the repeat that is made, from 0; None: all that a verdict needs."""
+    later: Sequence[TrialRequest] = ()
+    """Runs of later repeats, which a verdict needs too."""
+
+    @property
+    def repeats(self) -> int:
+        """Number of repeats that should count when it is carried out."""
+        return NEEDED if self.repeat is None else self.repeat + 1
 
     @property
     def seconds(self) -> float:
@@ -38,32 +53,72 @@ def plan_of(
     seeds: bool = False,
     again: bool = False,
     most_s: float | None = MAX_S,
+    repeat: int | None = None,
 ) -> Plan:
     """
     Args:
-        again: what is there is made once more.
+        seeds: all repeats that a verdict needs.
+        again: what is there of the repeat is made once more.
         most_s: of wall time, unless all of it is asked for; None: as long as it takes.
+        repeat: is made; None: the first that is not there.
 
     Raises:
         InputError: a trial asks for what is not there.
     """
-    asked = ask_all(_trials(system, full=full, seeds=seeds))
-    lacking = asked if again else [one for one in asked if not kept.is_done(one)]
-    return Plan(system, asked, lacking, None if full or seeds else most_s)
+    repeats = repeats_of(system)
+    usual = [one for each in repeats for one in each]
+    if full or seeds:
+        more = _unusual(system, usual) if full else []
+        lacking = [*usual, *more] if again else [one for one in (*usual, *more) if not kept.is_done(one)]
+        return Plan(system, [*usual, *more], lacking, None)
+    if repeat is None:
+        repeat = last_begun(repeats, kept) if again else first_lacking(repeats, kept)
+    asked = [one for each in repeats[: repeat + 1] for one in each]
+    lacking = repeats[repeat] if again else _lacking(asked, kept)
+    return Plan(system, asked, lacking, most_s, repeat, usual[len(asked) :])
 
 
-def _trials(system: System, *, full: bool, seeds: bool) -> Sequence[Trial]:
-    if not seeds:
-        return system.trials(full)
-    usual = {(trial.case, trial.arm, trial.kind) for trial in system.trials(False)}
-    return [trial for trial in system.trials(True) if (trial.case, trial.arm, trial.kind) in usual]
+@functools.cache
+def repeats_of(system: System) -> list[list[TrialRequest]]:
+    """Return what is usual of a system, as often as a verdict needs. Simulated runs are of the first repeat: another
+    seed changes nothing of them.
+
+    Raises:
+        InputError: a trial asks for what is not there.
+    """
+    first = system.trials(False)
+    emulated = [trial for trial in first if trial.kind == "emulated"]
+    return [ask_all(first), *(ask_all([with_seed(trial, seed) for trial in emulated]) for seed in range(1, NEEDED))]
+
+
+def _unusual(system: System, usual: Sequence[TrialRequest]) -> list[TrialRequest]:
+    known = {one.trial for one in usual}
+    return ask_all([trial for trial in system.trials(True) if trial not in known])
+
+
+def first_lacking(repeats: Sequence[Sequence[TrialRequest]], kept: Kept) -> int:
+    """Return the number of the first repeat of which a run was never made; the last, where all were."""
+    lacks = (any(kept.find(one) is None for one in each) for each in repeats)
+    return next((number for number, lacking in enumerate(lacks) if lacking), len(repeats) - 1)
+
+
+def last_begun(repeats: Sequence[Sequence[TrialRequest]], kept: Kept) -> int:
+    """Return the number of the last repeat that has a run; the first, where none has."""
+    begun = [number for number, each in enumerate(repeats) if any(kept.find(one) is not None for one in each)]
+    return max(begun, default=0)
+
+
+def _lacking(asked: Sequence[TrialRequest], kept: Kept) -> list[TrialRequest]:
+    """Return runs to be made: those that were never made, then those that decide nothing as they are."""
+    undone = [one for one in asked if not kept.is_done(one)]
+    never = {one.trial for one in undone if kept.find(one) is None}
+    return sorted(undone, key=lambda one: one.trial not in never)
 
 
 def beyond(plan: Plan, kept: Kept) -> list[TrialRequest]:
     """What was not asked for now, but is there: runs of an earlier call with `--full`. With them come the baselines of
     their cases that have no run, so that a strong one that was never made is missed."""
-    known = {one.trial for one in plan.asked}
-    more = ask_all([trial for trial in plan.system.trials(True) if trial not in known])
+    more = _unusual(plan.system, [*plan.asked, *plan.later])
     there = [one for one in more if kept.find(one) is not None]
     has_run = {_place(one.trial) for one in there} | {_place(one.trial) for one in plan.asked}
     cases = {(one.trial.case, one.trial.kind) for one in there}
@@ -81,6 +136,12 @@ def _place(trial: Trial) -> tuple[str, str, str]:
     return trial.case, trial.kind, trial.arm
 
 
+def repeat_line(plan: Plan) -> str:
+    """Return which repeat is made, and `plan_line`."""
+    which = f"all {NEEDED} repeats" if plan.repeat is None else f"repeat {plan.repeat + 1} of {NEEDED}"
+    return f"{which}: {plan_line(plan.lacking, len(plan.asked))}"
+
+
 def plan_line(lacking: Sequence[TrialRequest], count: int) -> str:
     """Runs times seconds, before anything is begun."""
     parts = []
@@ -95,7 +156,7 @@ def plan_line(lacking: Sequence[TrialRequest], count: int) -> str:
 
 def all_plans(plans: Sequence[Plan]) -> str:
     """A line for each system, and where there are several one for all."""
-    lines = [f"{plan.system.name}: {plan_line(plan.lacking, len(plan.asked))}" for plan in plans]
+    lines = [f"{plan.system.name}: {repeat_line(plan)}" for plan in plans]
     if len(plans) == 1:
         return lines[0]
     lacking = [one for plan in plans for one in plan.lacking]

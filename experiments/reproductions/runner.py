@@ -52,7 +52,7 @@ class Runner:
             yield cls(runs_root, machine, tell)
 
     def all(self, lacking: Sequence[TrialRequest], most_s: float | None) -> list[str]:
-        """Return what failed. What came out `invalid` or failed is made once more, after the others.
+        """Return what failed. What failed or came out undecided is made once more, after the others.
 
         Args:
             most_s: none is begun that would end later; None: as long as it takes.
@@ -77,7 +77,7 @@ class Runner:
         return failures
 
     def _one(self, one: TrialRequest, place: str, ends_s: float | None) -> list[str] | None:
-        """What went wrong, if anything; nothing of a run that is there, and `invalid`; None: it is well."""
+        """Return what went wrong; nothing of a run that is there and decides nothing; None: it is well."""
         began_s, label = time.monotonic(), one.trial.label
         try:
             provenance.require_unchanged(self.code_hash, simulated=True)
@@ -92,7 +92,7 @@ class Runner:
             return [f"{label}: {fault}" for fault in error.faults]
         verdict = run.read_json(run.summary)["verdict"]
         self.tell(f"{place} {label}: {time.monotonic() - began_s:.0f} s, {verdict}, {run.run_id}")
-        return [] if verdict == "invalid" else None
+        return None if verdict == "valid" or (verdict == "suspect" and one.trial.kind == "simulated") else []
 
 
 def _is_too_late(one: TrialRequest, ends_s: float | None) -> bool:

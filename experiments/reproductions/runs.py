@@ -1,12 +1,14 @@
 """The runs of a reproduction: those that are there already, and those to be made, in `runs/` as all others.
 
 A run counts as there if it is finished, of the trial's spec and of this code (`hash` and `code_hash` of its spec.json).
-One that came out `invalid` is made again at the next call, and stands for itself until then.
+Of several the last counts. One that came out `invalid`, and an emulated one that came out `suspect`, is made again at a
+later call, and stands for itself until then.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import signal
 import threading
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.common.papers.declaration import Trial
+from experiments.common.papers.declaration import Trial, seed_of, with_seed
 from testbed.core.errors import InputError, Interrupted, RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
@@ -39,19 +41,37 @@ class TrialRequest:
 
 
 def ask_all(trials: Sequence[Trial]) -> list[TrialRequest]:
-    """
+    """Return each trial with its spec. What differs by its seed alone is resolved once.
+
     Raises:
         InputError: with every fault of every trial.
     """
     asked, faults = [], []
     for trial in trials:
-        resolved = resolve(_overrides(trial), emulated=trial.kind == "emulated")
-        faults += [f"{trial.label}: {fault}" for fault in resolved.faults]
-        if not resolved.faults:
-            asked.append(TrialRequest(trial, _as_made(resolved.spec, trial.kind)))
+        seed = seed_of(trial)
+        try:
+            if seed.isdecimal():
+                first = _spec_of(tuple(_overrides(with_seed(trial, 0))), trial.kind)
+                asked.append(TrialRequest(trial, dataclasses.replace(first, seed=int(seed))))
+            else:
+                asked.append(TrialRequest(trial, _spec_of(tuple(_overrides(trial)), trial.kind)))
+        except InputError as error:
+            faults += [f"{trial.label}: {fault}" for fault in error.faults]
     if faults:
         raise InputError(*dict.fromkeys(faults))
     return asked
+
+
+@functools.cache
+def _spec_of(overrides: tuple[str, ...], kind: str) -> RunSpec:
+    """
+    Raises:
+        InputError: they ask for what is not there.
+    """
+    resolved = resolve(list(overrides), emulated=kind == "emulated")
+    if resolved.faults:
+        raise InputError(*resolved.faults)
+    return _as_made(resolved.spec, kind)
 
 
 def _as_made(spec: RunSpec, kind: str) -> RunSpec:
@@ -70,12 +90,17 @@ class Kept:
         self._kept = KeptRuns(runs_root)
 
     def find(self, asked: TrialRequest) -> RunDir | None:
-        """The newest of its spec; one that is `invalid` only where there is no other."""
-        found = sorted(self._all(asked), key=lambda kept: (kept.counts, kept.run_id))
-        return found[-1].run if found else None
+        """Return the last run of a spec; one that is `invalid` only where there is no other."""
+        last = self._last(asked)
+        return None if last is None else last.run
 
     def is_done(self, asked: TrialRequest) -> bool:
-        return any(kept.counts for kept in self._all(asked))
+        """Return whether the last run decides: a verdict never rests on an emulated run that is `suspect`."""
+        last = self._last(asked)
+        return last is not None and last.counts and (last.verdict == "valid" or asked.trial.kind == "simulated")
+
+    def _last(self, asked: TrialRequest) -> KeptRun | None:
+        return max(self._all(asked), key=lambda kept: (kept.counts, kept.run_id), default=None)
 
     def _all(self, asked: TrialRequest) -> Iterator[KeptRun]:
         return (kept for kept in self._kept.of(asked.spec, asked.trial.kind) if kept.is_completed)

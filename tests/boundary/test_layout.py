@@ -30,6 +30,7 @@ EXCEPTIONS: dict[str, str] = {}
 FOUND_BY_NAME = {
     "experiments/benchmarks/*/declaration.py": "experiments/common/benchmark.py imports the folder's declaration",
     "experiments/benchmarks/netem/guest.py": "experiments/common/point.py imports it inside the virtual machine",
+    "experiments/reproductions/*/claim.py": "experiments/common/papers/declaration.py imports the system's",
     "experiments/reproductions/*/declaration.py": "experiments/common/papers/declaration.py imports the system's",
 }
 """Modules that a program imports by a name which it puts together, and which program does."""

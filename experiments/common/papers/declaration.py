@@ -1,8 +1,9 @@
 """What a reproduction declares, and the systems there are: one folder beside this file each.
 
 experiments/reproductions/NAME/declaration.py   SYSTEM: claim, source, arms, runs (by hand); of a-b in a_b
+experiments/reproductions/NAME/claim.py         CLAIM: class, both set-ups, what bounds the verdict (by hand)
 experiments/reproductions/NAME/result.json      what came of it (written)
-docs/reproductions/NAME.md                      the page, by hand but for the region `reproduction`
+docs/reproductions/NAME.md                      the page, by hand but for the regions `claim` and `reproduction`
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.common.papers.claim import Claim, claim_faults
 from experiments.common.whole_run import read
 from testbed.core.errors import InputError
 from testbed.core.record.run_directory import RunDir
@@ -21,8 +23,8 @@ from testbed.orchestrator.machine.clone import CLONE
 FOLDER = CLONE / "experiments" / "reproductions"
 PAGES = CLONE / "docs" / "reproductions"
 KINDS = ("emulated", "simulated")
-HEADINGS = ("Question", "Answer", "Set-up", "Command", "Expected", "Fidelity", "Differences from the paper")
-"""Of every page, in this order."""
+HEADINGS = ("Claim", "Set-up", "Result", "Differences from the paper", "Run it", "Earlier measurements")
+"""Headings of every page, in this order."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,19 @@ class Trial:
     @property
     def label(self) -> str:
         return f"{self.kind} {self.case} ({self.arm})"
+
+
+def seed_of(trial: Trial) -> str:
+    """Return the seed of a trial, which tells repeats apart; "0" where it names none."""
+    return next((word.removeprefix("seed=") for word in trial.overrides if word.startswith("seed=")), "0")
+
+
+def with_seed(trial: Trial, seed: int) -> Trial:
+    """Return the trial with another seed, in the place of its own if it names one."""
+    words = [f"seed={seed}" if word.startswith("seed=") else word for word in trial.overrides]
+    if f"seed={seed}" not in words:
+        words.append(f"seed={seed}")
+    return dataclasses.replace(trial, overrides=tuple(words))
 
 
 def step_s(run: RunDir) -> float | None:
@@ -102,6 +117,8 @@ class System:
     """Those that the claim is about, where others are shown beside; empty: all."""
     facts: Callable[[str, str], Mapping[str, str]] = _no_facts
     """More columns of the table, by case and kind."""
+    terms: Claim = dataclasses.field(default_factory=Claim)
+    """Terms of the verdict; `load` takes them from the folder's claim.py."""
 
     @property
     def folder(self) -> str:
@@ -138,7 +155,9 @@ def load(name: str) -> System:
     Raises:
         InputError: its declaration does not fit its folder.
     """
-    system: System = importlib.import_module(f"experiments.reproductions.{folder_of(name)}.declaration").SYSTEM
+    package = f"experiments.reproductions.{folder_of(name)}"
+    declared: System = importlib.import_module(f"{package}.declaration").SYSTEM
+    system = dataclasses.replace(declared, terms=importlib.import_module(f"{package}.claim").CLAIM)
     if faults := list(_faults(system, name)):
         raise InputError(*faults)
     return system
@@ -157,4 +176,7 @@ def _faults(system: System, name: str) -> list[str]:
             faults.append(f"{where}: arm {trial.arm!r} is neither candidate nor baseline nor beside them")
         if trial.kind not in KINDS:
             faults.append(f"{where}: kind {trial.kind!r} is none of {', '.join(KINDS)}")
+    simulated = [trial.case for trial in trials if trial.kind == "simulated"]
+    terms = f"experiments/reproductions/{folder_of(name)}/claim.py"
+    faults += [f"{terms}: {fault}" for fault in claim_faults(system.terms, simulated)]
     return list(dict.fromkeys(faults))

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.common.papers.declaration import System, Trial
+from experiments.common.papers.claim import Claim
+from experiments.common.papers.declaration import System, Trial, with_seed
 from experiments.reproductions.__main__ import Places, carry_out
+from experiments.reproductions.ledger import NEEDED
 from experiments.reproductions.plan import plan_of
 from experiments.reproductions.runner import Runner
 from experiments.reproductions.runs import Kept, ask_all
@@ -55,6 +57,7 @@ def system(
         higher_is_better=higher_is_better,
         reference=reference,
         quality=quality,
+        terms=Claim(why_above="made up"),
     )
 
 
@@ -72,12 +75,17 @@ def found(
     return Found(asked, None if verdict is None else f"run-{place['case']}-{arm}", verdict, figure, 1.0, quality)
 
 
+def thrice(runs: Sequence[Found]) -> list[Found]:
+    """The same outcomes with the seeds 0 to 2."""
+    return [dataclasses.replace(one, trial=with_seed(one.trial, seed)) for seed in range(NEEDED) for one in runs]
+
+
 def reproduce(
-    asked: System, places: Places, *, makes_runs: bool = False, share: bool = False, seeds: bool = False
+    asked: System, places: Places, *, makes_runs: bool = False, share: bool = False, repeat: int | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """As a call for one system: the content of its result, and what failed."""
     kept = Kept(places.runs)
-    plan = plan_of(asked, kept, seeds=seeds)
+    plan = plan_of(asked, kept, repeat=repeat)
     with contextlib.ExitStack() as stack:
         held = Runner.of(plan.lacking, places.runs, print, share=share)
         ended = carry_out(plan, places, kept, stack.enter_context(held) if makes_runs else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from experiments.common.benchmark import find_benchmarks
-from experiments.common.papers.declaration import FOLDER, find_systems
-from experiments.reproductions import overview
-from experiments.reproductions.outcome import verdict_of
-from experiments.reproductions.overview import Recorded, least, recorded
+from experiments.common.papers.claim import OWN, Claim
+from experiments.common.papers.declaration import FOLDER, PAGES, System, find_systems
+from experiments.reproductions import overview, page
+from experiments.reproductions.ledger import least, verdict_at
+from experiments.reproductions.outcome import result
+from experiments.reproductions.overview import Recorded, counts_line, ledger_table, recorded
 from testbed.core.errors import InputError
-from tests.unit.experiments.reproductions.fake_runs import regions, system
+from tests.unit.experiments.reproductions.fake_runs import found, regions, system
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -22,27 +25,38 @@ def rows(text: str, name: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in found.splitlines()[2:]]
 
 
-def test_the_page_says_what_is_recorded() -> None:
-    found = {re.findall(r"\[(.*?)\]", row[0])[0]: row for row in rows(overview.PAGE.read_text(), "reproductions")}
+@pytest.mark.parametrize(("path", "name"), [(overview.PAGE, "reproductions"), (overview.README, "ledger")])
+def test_the_ledger_says_what_is_recorded(path: Path, name: str) -> None:
+    table = path.read_text().partition(f"<!-- {name}: begin -->")[2].partition("\n\n")[2].partition("\n\n")[0]
+    lines = [line for line in table.partition("<!--")[0].splitlines() if line]
+    assert lines[0].count("|") == 8, "seven columns at most"
+    found = {re.findall(r"\[(.*?)\]", row[0])[0]: row for row in (line.strip("| ").split(" | ") for line in lines[2:])}
     results = {path.parent.name: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*/result.json"))}
-    assert sorted(found) == sorted(result["system"] for result in results.values())
-    for result in results.values():
-        row = found[result["system"]]
-        assert row[1] == result["claim"]
-        emulated = result["emulated"]
+    assert sorted(found) == sorted(one["system"] for one in results.values())
+    for one in results.values():
+        row = found[one["system"]]
+        emulated, interval = one["emulated"], one["interval"]
+        assert row[1] == one["class"] and float(row[2]) == pytest.approx(one["claimed"], abs=0.005)
         assert row[3] == "-" if emulated is None else float(row[3]) == pytest.approx(emulated, abs=0.005)
-        assert row[4] == (result["verdict"] or "-")
-        assert row[6] == f"`make reproduce SYSTEM={result['system']}`"
+        assert (row[4] == "-") == (interval is None) and row[5] == str(one["repeats"]["counted"])
+        assert row[6].startswith(one["standing"]) and (one["verdict"] is not None or "no verdict" in row[6])
 
 
-def test_both_pages_are_as_they_would_be_written(tmp_path: Path) -> None:
-    page, artifact = tmp_path / "reproductions.md", tmp_path / "artifact.md"
-    page.write_text(overview.PAGE.read_text())
-    artifact.write_text(overview.ARTIFACT.read_text())
-    overview.write(page=page, artifact=artifact)
-    again = "run `make reproduce REPRODUCE=--tables`, or overview.write()"
-    assert page.read_text() == overview.PAGE.read_text(), again
-    assert artifact.read_text() == overview.ARTIFACT.read_text(), again
+def test_all_pages_are_as_they_would_be_written(tmp_path: Path) -> None:
+    copies = {path: tmp_path / path.name for path in (overview.PAGE, overview.ARTIFACT, overview.README)}
+    for path, copy in copies.items():
+        copy.write_text(path.read_text())
+    overview.write(page=copies[overview.PAGE], artifact=copies[overview.ARTIFACT], readme=copies[overview.README])
+    for path, copy in copies.items():
+        assert copy.read_text() == path.read_text(), "run `make reproduce REPRODUCE=--tables`, or overview.write()"
+
+
+@pytest.mark.parametrize("one", find_systems(None), ids=lambda one: one.name)
+def test_a_system_s_page_is_as_it_would_be_written(one: System, tmp_path: Path) -> None:
+    copy = tmp_path / f"{one.name}.md"
+    copy.write_text((PAGES / f"{one.name}.md").read_text())
+    page.write(one, json.loads((FOLDER / one.folder / "result.json").read_text()), tmp_path)
+    assert copy.read_text() == (PAGES / f"{one.name}.md").read_text(), "run `make reproduce REPRODUCE=--tables`"
 
 
 def test_every_system_and_every_benchmark_has_a_row() -> None:
@@ -57,22 +71,44 @@ def test_no_call_for_one_system_is_said_to_last_more_than_ten_minutes() -> None:
 
 @pytest.mark.parametrize("claimed", [1.2, 1.83, 7.39])
 def test_from_the_least_ratio_on_the_verdict_is_reproduced(claimed: float) -> None:
-    bound = least(system(claimed=claimed))
-    assert (verdict_of(claimed, bound), verdict_of(claimed, bound - 0.001)) == ("reproduced", "partly")
+    bound = least(claimed)
+    assert (verdict_at(claimed, bound), verdict_at(claimed, bound - 0.001)) == ("reproduced", "partly")
 
 
 @pytest.mark.parametrize(
     ("emulated", "room"), [(1.6, "-9 %"), (1.4, "+4 %"), (1.1, "-5 %"), (1.0, "+5 %"), (None, "-")]
 )
 def test_the_way_to_the_next_verdict_is_the_shorter_one(emulated: float | None, room: str) -> None:
-    result = {"emulated": emulated, "verdict": verdict_of(1.5, emulated), "runs": {"baseline": [], "candidate": []}}
+    verdict = None if emulated is None else verdict_at(1.5, emulated)
+    result = {"emulated": emulated, "verdict": verdict, "runs": {"baseline": [], "candidate": []}}
     assert f" | {room} | 0 |" in overview.claims_table([Recorded(system(claimed=1.5), result)])
+
+
+def test_a_ratio_without_a_verdict_has_no_way_to_the_next() -> None:
+    result = {"emulated": 1.4, "verdict": None, "runs": {"baseline": [], "candidate": []}}
+    assert " | - | 0 |" in overview.claims_table([Recorded(system(claimed=1.5), result)])
 
 
 def test_what_was_never_measured_has_a_row_without_figures(tmp_path: Path) -> None:
     (one,) = recorded([system()], tmp_path)
-    assert "| 1.50 | - | - |" in overview.systems_table([one])
-    assert overview.claims_table([one]).endswith("| -, - | - | - |")
+    assert "| 1.50 | - | - | 0 | not measured |" in ledger_table([one])
+    assert overview.claims_table([one]).endswith("| -, not measured | - | - |")
+
+
+def test_a_verdict_that_the_interval_does_not_settle_says_so() -> None:
+    runs = [found(arm, figure, seed=seed) for seed in range(3) for arm, figure in (("new", 1.0), ("slow", 9.0))]
+    runs += [found("old", figure, seed=seed) for seed, figure in enumerate((1.3, 1.4, 1.5))]
+    one = Recorded(system(), result(system(), runs))
+    assert ledger_table([one]).endswith("| 3 | partly (interval reaches reproduced) |")
+    assert "[made](docs/reproductions/made.md)" in ledger_table([one], "docs/")
+
+
+def test_systems_are_counted_by_class_and_verdict() -> None:
+    own = dataclasses.replace(system(), terms=Claim(kind=OWN))
+    verdicts = [(system(), "partly"), (system(), None), (system(), "partly"), (own, "not")]
+    assert counts_line([Recorded(one, {"verdict": verdict}) for one, verdict in verdicts]) == (
+        "The paper's claim: 3 systems, 2 partly, 1 without a verdict; our own comparison: 1 system, 1 not."
+    )
 
 
 def test_a_damaged_result_and_a_page_without_its_region_are_named(tmp_path: Path) -> None:
@@ -80,7 +116,7 @@ def test_a_damaged_result_and_a_page_without_its_region_are_named(tmp_path: Path
     (tmp_path / "made" / "result.json").write_text("{")
     with pytest.raises(InputError, match=r"made/result\.json"):
         recorded([system()], tmp_path)
-    page = tmp_path / "reproductions.md"
-    page.write_text(regions("something"))
-    with pytest.raises(InputError, match=r"reproductions\.md.*reproductions"):
-        overview.write(tmp_path / "none", page, page)
+    table = tmp_path / "reproductions.md"
+    table.write_text(regions("something"))
+    with pytest.raises(InputError, match=r"reproductions\.md.*ledger"):
+        overview.write(tmp_path / "none", table, table, table)

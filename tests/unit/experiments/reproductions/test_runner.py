@@ -53,11 +53,13 @@ def held(runs: Path, told: list[str]) -> Runner:
     return Runner(runs, None, told.append)
 
 
-def test_what_is_invalid_or_fails_is_made_once_more_after_the_others(ends: Ends, held: Runner, told: list[str]) -> None:
-    made = ends("invalid", RunError("it broke"), "suspect", "valid", "valid")
+def test_what_decides_nothing_or_fails_is_made_once_more_after_the_others(
+    ends: Ends, held: Runner, told: list[str]
+) -> None:
+    made = ends("invalid", RunError("it broke"), "suspect", "valid", "valid", "suspect")
     assert held.all([NEW, OLD, SLOW], None) == []
-    assert made == ["new", "old", "slow", "new", "old"]
-    assert [line.split()[0] for line in told] == ["1/3", "2/3", "3/3", "again", "again"]
+    assert made == ["new", "old", "slow", "new", "old", "slow"]
+    assert [line.split()[0] for line in told] == ["1/3", "2/3", "3/3", "again", "again", "again"]
     assert told[1].endswith("(old): failed") and "suspect" in told[2]
 
 

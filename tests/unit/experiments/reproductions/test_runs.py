@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.papers.declaration import Trial
+from experiments.common.papers.declaration import Trial, seed_of, with_seed
 from experiments.reproductions.runs import Kept, TrialRequest, ask_all, make
 from experiments.reproductions.sides import found_of
 from testbed.core.errors import InputError, Interrupted, RunError
@@ -82,9 +82,39 @@ def test_an_invalid_run_stands_until_it_is_made_again(runs: Path) -> None:
     kept = Kept(runs)
     found = kept.find(asked())
     assert found is not None and found.run_id == newest.run_id and not kept.is_done(asked())
-    good = make_run(runs, trial(), verdict="suspect", now_s=1.8e9)
+    doubtful = make_run(runs, trial(), verdict="suspect", now_s=1.8e9)
+    found = kept.find(asked())
+    assert found is not None and found.run_id == doubtful.run_id and not kept.is_done(asked()), "it decides nothing"
+    good = make_run(runs, trial(), now_s=1.85e9)
     found = kept.find(asked())
     assert found is not None and found.run_id == good.run_id and kept.is_done(asked())
+
+
+def test_of_several_runs_the_last_stands(runs: Path) -> None:
+    make_run(runs, trial(), step_s=1.0, now_s=1.7e9)
+    last = make_run(runs, trial(), step_s=2.0, now_s=1.8e9)
+    kept = Kept(runs)
+    found = kept.find(asked())
+    assert found is not None and found.run_id == last.run_id
+    make_run(runs, trial(), verdict="suspect", now_s=1.9e9)
+    assert not kept.is_done(asked()), "a later doubt takes the repeat back"
+
+
+def test_a_simulated_run_may_be_suspect(runs: Path) -> None:
+    """Outside of the simulator's validated range all are."""
+    make_run(runs, trial(kind="simulated"), verdict="suspect")
+    assert Kept(runs).is_done(asked(kind="simulated"))
+
+
+def test_trials_that_differ_by_their_seed_have_specs_that_differ_by_it() -> None:
+    trials = [with_seed(trial(), seed) for seed in range(3)]
+    for one, alone in zip(ask_all(trials), trials, strict=True):
+        assert one == ask_all([alone])[0] and one.spec.seed == int(seed_of(alone))
+    unseeded = dataclasses.replace(trial(), overrides=tuple(w for w in trial().overrides if not w.startswith("seed=")))
+    assert seed_of(unseeded) == "0" and with_seed(unseeded, 2).overrides == (*unseeded.overrides, "seed=2")
+    assert ask_all([unseeded])[0].spec.hash == ask_all([trial()])[0].spec.hash
+    with pytest.raises(InputError, match="seed"):
+        ask_all([trial(), dataclasses.replace(trial(), overrides=(*unseeded.overrides, "seed=-1"))])
 
 
 def test_a_figure_is_the_median_step_without_the_first_and_the_last(runs: Path) -> None:
