@@ -115,6 +115,8 @@ def _measure(benchmarks: Sequence[Benchmark], folder: Path, asked: argparse.Name
                 waiting.append((benchmark, results, code, point))
     # first what is not there at all, and once before thrice
     waiting.sort(key=lambda one: (one[1].is_disturbed(one[3], one[2]), one[3].asked.get("repeat", 0)))
+    for benchmark in dict.fromkeys(benchmark for benchmark, *_ in waiting):
+        getattr(benchmark.measure, "prepare", lambda: None)()
     total_s = harness.total_s(point for *_, point in waiting)
     _say(f"points to measure: {len(waiting)}, about {total_s:.0f} s")
     started_s = time.monotonic()

@@ -74,7 +74,8 @@ class Benchmark:
 
     Args:
         measure: Module with `points(*, quick)` and `measure(**asked)`. It may have `depends_on(**asked)`, the files
-            that its figures depend on in addition to its own (without it: the emulated network's), TIMELESS, true where
+            that its figures depend on in addition to its own (without it: the emulated network's), `prepare()`, called
+            once before the first point and outside of namespaces, TIMELESS, true where
             figures are the same however busy the machine is, and RUNS_COMMANDS, true where a point is a command as a
             user gives it: outside of namespaces, and it locks the machine itself.
         table: Takes the measured points, and for each name in `beside` the points of that benchmark.

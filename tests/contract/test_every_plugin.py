@@ -9,6 +9,7 @@ import torch
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import CONF_DIR, resolve
 from testbed.worker.training.parts import build_parts
+from tests.published_data import require_data
 
 KINDS = ("compressor", "device", "strategy", "topo", "transform", "workload")
 NEEDS = {
@@ -28,6 +29,8 @@ NEEDS = {
 """Words that a plug-in cannot be asked for without."""
 WITH_FILES = ("device=profile", "workload=cifar10", "workload=script")
 """Need a file of the user's."""
+FETCHED = ("workload=fashion", "workload=speakers", "workload=texts")
+"""Need data that are fetched; without a network their tests are skipped, and first run by `make test-all`."""
 PROGRAMS = ("workload=hand", "workload=script")
 """Run in nodes as they are; sessions and scripts on emulated networks test them."""
 
@@ -73,9 +76,18 @@ def test_a_server_whose_codecs_are_named_carries_no_compressor(words: tuple[str,
     assert build_parts(resolve([*words, "dilation=1"]).spec).strategy.carries_compressor is carries
 
 
-@pytest.mark.parametrize("asked", [one for one in _named("workload") if one not in (*WITH_FILES, *PROGRAMS)])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(one, marks=[pytest.mark.tier("all")] if one in FETCHED else [])
+        for one in _named("workload")
+        if one not in (*WITH_FILES, *PROGRAMS)
+    ],
+)
 def test_a_workload_has_a_batch_a_loss_and_gradients(asked: str) -> None:
     workload = build_parts(_spec(asked)).workload
+    if asked in FETCHED:
+        require_data(workload)
     if not workload.computes or asked == "workload=recall":  # its model is given, and is asked for texts alone
         return
     model = workload.model(0)

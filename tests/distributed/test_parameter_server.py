@@ -73,7 +73,12 @@ def _lockstep(spec: RunSpec) -> LockstepTraining:
     """Data parallelism of three workers."""
     parts = build_parts(spec)
     training = LockstepTraining(
-        parts.workload, lambda: build_parts(spec).compressor, spec.topology, seed=spec.seed, batch_size=spec.batch_size
+        parts.workload,
+        lambda: build_parts(spec).compressor,
+        spec.topology,
+        seed=spec.seed,
+        batch_size=spec.batch_size,
+        steps=STEPS,
     )
     for _ in range(STEPS):
         training.step()

@@ -72,7 +72,12 @@ def test_with_one_local_step_it_is_data_parallelism_of_those_who_train(
     spec = make_spec(workers=len(TRAINERS))
     parts = build_parts(spec)
     training = LockstepTraining(
-        parts.workload, lambda: build_parts(spec).compressor, spec.topology, seed=spec.seed, batch_size=spec.batch_size
+        parts.workload,
+        lambda: build_parts(spec).compressor,
+        spec.topology,
+        seed=spec.seed,
+        batch_size=spec.batch_size,
+        steps=STEPS,
     )
     for _ in range(STEPS):
         training.step()

@@ -149,6 +149,7 @@ def test_ranks_in_one_process_learn_as_real_ones_do(compressor: str, tolerance: 
         spec.topology,
         seed=spec.seed,
         batch_size=spec.batch_size,
+        steps=spec.steps or 0,
     )
     means = [ours.step() for _ in range(spec.steps or 0)]
     theirs = [sum(losses) / 3 for losses in zip(*(outcome.losses(rank) for rank in range(3)), strict=True)]

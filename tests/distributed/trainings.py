@@ -81,6 +81,7 @@ def train(case: Case, comm: Communicator, folder: Path) -> dict[str, Any]:
             batch = parts.workload.batch(
                 step, rank=part[0], world_size=part[1], batch_size=spec.batch_size, seed=spec.seed
             )
+        training.bound.set_rate(step, training.steps)
         losses.append(strategy.step(batch, step).loss)
     capabilities.sync_parameters(strategy)
     if case.finishes:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import yaml
 
 from compressors.base.compressor import Compressor, Context, choose_route
 from compressors.base.feedback import with_feedback
+from experiments.common import sources
 from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes
+from testbed.worker.interfaces.schedule import rate_factor
 from testbed.worker.interfaces.workload import Workload
+from testbed.worker.laws.cases import catalogue
 from testbed.worker.laws.cases.lockstep import drive
+from testbed.worker.plugins import compressor_catalogue
 from testbed.worker.reduction.buckets import Bucket, Buckets
 from testbed.worker.reduction.fusion import grouped
+from testbed.worker.training.optimizers import LearningRate
+from topologies import two_regions
 
 BUCKET_SIZE = "4 MiB"
 """As the strategy ddp has it by default."""
@@ -34,19 +41,23 @@ class LockstepTraining:
         *,
         seed: int,
         batch_size: int,
+        steps: int,
     ) -> None:
         """
         Args:
             topology: of as many workers as there are to be ranks; routes follow from its slowest hop.
+            steps: Number of steps of the whole training, which schedules of learning rates follow.
         """
-        self.workload, self.seed, self.batch_size = workload, seed, batch_size
+        self.workload, self.seed, self.batch_size, self.steps = workload, seed, batch_size, steps
         self.world_size = len(topology.nodes)
         self.model = workload.model(seed)
         self._alpha_s, self._beta_s_byte = topology.slowest_hop
         self._ranks = [with_feedback(make()) for _ in range(self.world_size)]
         # Each takes of the optimizer what is its own; that of the last one steps.
         for rank in self._ranks:
-            self._optimizer = rank.adopt(workload.optimizer(self.model.parameters()))
+            given = workload.optimizer(self.model.parameters())
+            self._optimizer = rank.adopt(given)
+        self._rate = LearningRate(given)
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         self._full: list[Bucket] = []
         self._buckets = Buckets(
@@ -57,12 +68,18 @@ class LockstepTraining:
         """Of all ranks so far."""
 
     @property
+    def taken(self) -> int:
+        """Number of steps so far."""
+        return self._step
+
+    @property
     def dense_bytes(self) -> int:
         """What all ranks would send in one step without a compressor."""
         return 2 * (self.world_size - 1) * sum(bucket.flat.nbytes for bucket in self._buckets.buckets)
 
     def step(self) -> float:
         """The mean loss of the ranks' batches, before the step."""
+        self._rate.set(rate_factor(self.workload, self._step, self.steps))
         gradients: list[list[torch.Tensor]] = []
         losses = []
         for rank in range(self.world_size):
@@ -113,3 +130,25 @@ class LockstepTraining:
         parts = zip(self._ranks, tensors, contexts, strict=True)
         self.sent_bytes += drive([rank.rounds(tensor, context, out=tensor) for rank, tensor, context in parts])
         return tensors[0]
+
+
+def of_defaults(workload: str, compressor: str, workers: int, seed: int) -> LockstepTraining:
+    """Return a training with the defaults of both parts, and routes as on `wan100m`.
+
+    Raises:
+        ValueError: The compressor does not work with the workload's optimizer.
+    """
+    settings = yaml.safe_load((sources.CONF / "workload" / f"{workload}.yaml").read_text())
+    usual = settings.pop("run")
+    link = yaml.safe_load((sources.CONF / "topo" / "wan100m.yaml").read_text())
+    link.pop("_target_")
+    link.pop("run", None)
+    torch.set_num_threads(1)  # two trainings side by side are the better use of two cores
+    return LockstepTraining(
+        compressor_catalogue.built(settings.pop("_target_"), settings),
+        catalogue.case(compressor_catalogue.part(compressor)).make,
+        two_regions.build(workers=workers, **link),
+        seed=seed,
+        batch_size=usual["batch_size"],
+        steps=usual["steps"],
+    )

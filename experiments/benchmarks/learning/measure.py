@@ -42,35 +42,18 @@ def depends_on(compressor: str, workload: str, seed: int, repeat: int) -> Iterat
 
 
 def measure(compressor: str, workload: str, seed: int, repeat: int) -> dict[str, Any]:
-    import torch
-    import yaml
-
-    from experiments.benchmarks.learning.lockstep_training import LockstepTraining
-    from testbed.worker.laws.cases import catalogue
-    from testbed.worker.plugins import compressor_catalogue
-    from topologies import two_regions
+    from experiments.benchmarks.learning import lockstep_training
 
     del repeat
-    torch.set_num_threads(1)  # two points side by side are the better use of two cores
-    settings = yaml.safe_load((sources.CONF / "workload" / f"{workload}.yaml").read_text())
-    usual = settings.pop("run")
-    link = yaml.safe_load((sources.CONF / "topo" / "wan100m.yaml").read_text())
-    link.pop("_target_")
-    link.pop("run", None)
-    training = LockstepTraining(
-        compressor_catalogue.built(settings.pop("_target_"), settings),
-        catalogue.case(compressor_catalogue.part(compressor)).make,
-        two_regions.build(workers=WORKERS, **link),
-        seed=seed,
-        batch_size=usual["batch_size"],
-    )
-    losses = [training.step() for _ in range(usual["steps"])]
+    training = lockstep_training.of_defaults(workload, compressor, WORKERS, seed)
+    losses = [training.step() for _ in range(training.steps)]
     metric = training.workload.metric
+    assert metric is not None
     return {
         "metric": {"name": metric.name, "value": training.evaluate(), "target": metric.target},
         "higher_is_better": metric.higher_is_better,
         "last_loss": sum(losses[-20:]) / 20,
-        "steps": usual["steps"],
+        "steps": training.steps,
         "sent_bytes": training.sent_bytes,
-        "dense_bytes": training.dense_bytes * usual["steps"],
+        "dense_bytes": training.dense_bytes * training.steps,
     }

@@ -94,6 +94,8 @@ class RunSpec:
     """Metric value for `time_to_target_s`; None takes the workload's own."""
     data_hash: str | None = None
     """Of the workload's data where machines may differ in them; found by asking the workload, not given."""
+    data_licence: str | None = None
+    """Licence of data that are fetched, with whom to name; found by asking the workload. Not part of the hash."""
     start_from: str | None = None
     """Path of a model that a run has kept, with whose parameters and buffers this one begins. Not part of the hash
     where `start_hash` is known."""
@@ -253,7 +255,7 @@ class RunSpec:
         Where a class lies cannot either, so targets count by the names they were first published under.
         """
         data = dataclasses.asdict(self) | {part: getattr(self, part).first_published() for part in PARTS}
-        del data["metrics_port"], data["max_wall_s"], data["checkpoint"], data["guessed_dilation"]
+        del data["metrics_port"], data["max_wall_s"], data["checkpoint"], data["guessed_dilation"], data["data_licence"]
         if self.auto_dilation:
             del data["dilation"]
         if self.data_hash is None:
@@ -276,6 +278,8 @@ class RunSpec:
                 del data[part]["folders"]  # as in records from before there were any
         if not self.guessed_dilation:
             del data["guessed_dilation"]  # as in records from before it could be
+        if self.data_licence is None:
+            del data["data_licence"]
         return {"hash": self.hash, **data}
 
     @classmethod

@@ -34,7 +34,7 @@ def measured_spec(overrides: Sequence[str], workers: int, runs_root: Path, *, ac
     if resolved.stand_in is not None and resolved.stand_in.program == "training":
         try:
             answer = check_parts(resolved.stand_in, accelerated=accelerated)
-            found = {key: answer.get(key) for key in ("data_hash", "start_hash")}
+            found = {key: answer.get(key) for key in ("data_hash", "data_licence", "start_hash")}
         except InputError as error:
             faults += error.faults
     if faults:

@@ -26,7 +26,7 @@ from testbed.orchestrator.config.background import compile_background
 from testbed.orchestrator.config.events.compiler import ELASTIC_WORKLOAD, compile_events, read_events
 from testbed.orchestrator.config.grammar.overrides import Override, first_line, parse_overrides, unknown
 from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS
-from testbed.orchestrator.config.keys import contents, default_names, key_faults, targets
+from testbed.orchestrator.config.keys import contents, default_names, key_faults, recommend, targets
 from testbed.orchestrator.config.models import located
 from testbed.orchestrator.config.part_files import folders_of, merged, read_part_file, with_files
 from testbed.orchestrator.config.scale import apply_scale, scale_of
@@ -126,12 +126,12 @@ class _Composition:
         topo = merged(self.topology_file.values if self.topology_file else {}, config.get("topo") or {})
         if not any(o.key == "workers" for o in self.overrides):
             settings["workers"] = self._recommended_workers(topo.get("run"), settings["workers"])
+        self.faults += recommend(config, self.overrides, {**self.defaults, **self.chosen}["strategy"])
         parts = {group: self._part(group, config.get(group)) for group in PARTS}
         parts, faults = programs.fit(parts, self.overrides, words)
         self.faults += faults
         topology = self._topology(topo, settings["workers"])
-        recommended = (config.get("workload") or {}).get("run") or {}
-        filled = with_run_defaults(settings, recommended)
+        filled = with_run_defaults(settings, (config.get("workload") or {}).get("run") or {})
         if "workload" in self.lacking and filled["steps"] is None and filled["epochs"] is None:
             filled["steps"] = 1  # the workload's own, which is not known; that it is not, is a fault already
         filled["events"] = self._events(settings["events"], topology, parts["workload"])

@@ -1,4 +1,4 @@
-"""Keys of a run that do not exist, and those that were probably meant."""
+"""Keys of a run: those that do not exist, those that were probably meant, and those that a workload recommends."""
 
 from __future__ import annotations
 
@@ -35,6 +35,23 @@ def key_faults(overrides: Sequence[Override], defaults: Mapping[str, str], conf_
         elif override.key not in SETTINGS:
             meant = _meant(override, {**defaults, **{o.key: o.value_text for o in overrides}}, defaults, conf_dir)
             yield unknown(override.text, override.key, known, "key", meant)
+
+
+def recommend(config: Mapping[str, Any], overrides: Sequence[Override], strategy: str) -> Iterator[str]:
+    """Give a strategy the parameters that suit the workload, but for those that the user gives; yield what is wrong.
+
+    Args:
+        config: Whole configuration. `run.strategy` of its `workload` has the parameters by strategy, and its `strategy`
+            is changed.
+        strategy: Name that is asked for.
+    """
+    suited = ((config.get("workload") or {}).get("run") or {}).get("strategy", {})
+    given = {o.rest.split(".")[0] for o in overrides if o.head == "strategy" and o.rest}
+    if not (isinstance(suited, dict) and all(isinstance(one, dict) for one in suited.values())):
+        yield f"workload: run.strategy={suited} in its file: must be {{NAME: {{KEY: VALUE}}}}"
+    elif KEY not in given:
+        own = {key: value for key, value in suited.get(strategy, {}).items() if key not in given}
+        config.get("strategy", {}).update(own)
 
 
 def _meant(override: Override, chosen: Mapping[str, str], groups: Collection[str], conf_dir: Path) -> str | None:

@@ -115,7 +115,7 @@ def checked_spec(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT, 
         try:
             answer = check_parts(resolved.stand_in)
             faults += memory_faults(resolved.stand_in, answer)
-            found = {key: answer.get(key) for key in ("data_hash", "start_hash")}
+            found = {key: answer.get(key) for key in ("data_hash", "data_licence", "start_hash")}
         except InputError as error:
             faults += error.faults
         except LonghaulError as error:

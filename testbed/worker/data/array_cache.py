@@ -18,11 +18,16 @@ CACHE = Path(testbed.__file__).resolve().parents[1] / ".cache"
 Array = NDArray[Any]
 
 
-def kept(cache: Path, key: str) -> Array | None:
-    """None where there is none, or it is damaged."""
+def kept(cache: Path, key: str, *, mapped: bool = False) -> Array | None:
+    """Return the array, or None if there is none or it is damaged.
+
+    Args:
+        mapped: True to read it from the file as it is used, so that processes share the memory; what one of them
+            writes to it is its own.
+    """
     for path in cache.glob(f"{key}-*.npy"):
         with contextlib.suppress(OSError, ValueError, EOFError):
-            array: Array = np.load(path, allow_pickle=False)
+            array: Array = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
             if path.stem == f"{key}-{sha256(array)}":
                 return array
     return None

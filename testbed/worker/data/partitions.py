@@ -80,6 +80,28 @@ class Shards(Partition):
         ]
 
 
+class Natural(Partition):
+    """All samples of a label have one client, as where labels are the people or places that samples come from.
+
+    Caldas et al., "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097.
+
+    With as many clients as labels, client i has label i of those that occur, ascending. With fewer, each has several
+    labels, drawn at random, in numbers that differ by one at most.
+    """
+
+    def _divide(self, labels: Sequence[int], clients: int, chance: random.Random) -> list[list[int]]:
+        samples: dict[int, list[int]] = {label: [] for label in sorted(set(labels))}
+        for index, label in enumerate(labels):
+            samples[label].append(index)
+        if clients > len(samples):
+            raise ValueError(
+                f"clients={clients}: there are {len(samples)} labels, and each has one client; use at most"
+                f" {len(samples)} clients, or another partition"
+            )
+        own = list(samples) if clients == len(samples) else _shuffled(list(samples), chance)
+        return [list(itertools.chain.from_iterable(samples[one] for one in part)) for part in _even(own, clients)]
+
+
 def dirichlet(alpha: float, count: int, chance: random.Random) -> list[float]:
     """`count` shares that sum to 1, of a symmetric Dirichlet distribution."""
     alpha = min(max(alpha, _MIN_ALPHA), _MAX_ALPHA)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from testbed.core.errors import InputError
 from testbed.worker.interfaces.partition import Partition
+from testbed.worker.interfaces.schedule import CONSTANT, factor_at
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.interfaces.workload_capabilities import labels_of
 
@@ -48,10 +49,14 @@ class NumberedWorkload(Workload):
 
     Args:
         partition: Division of the training samples, so that each rank has samples of its own; null: all draw from all.
+        schedule: Learning rate over the run: the same in each step, or falling linearly to 2 % of it.
+        warm_up_steps: Steps in which the learning rate rises to what the schedule says; 0: none.
     """
 
     partition: Partition | None = None
     """Division by which each of several ranks keeps samples of its own; None: all draw from all."""
+    schedule: str = CONSTANT
+    warm_up_steps: int = 0
     _shuffle: Shuffle | None = None
     _own: tuple[tuple[int, int, int], Shuffle] | None = None
     """Order of one rank's samples, with (seed, rank, number of ranks)."""
@@ -61,6 +66,10 @@ class NumberedWorkload(Workload):
     @abstractmethod
     def picked(self, numbers: Tensor) -> Batch:
         """Return training samples by their numbers, as `evaluate` would see them."""
+
+    def rate_factor(self, step: int, steps: int) -> float:
+        """Return what learning rates are multiplied by in `step` of `steps`."""
+        return factor_at(step, steps, self.schedule, self.warm_up_steps)
 
     def left(self) -> Tensor:
         """Return the numbers of the samples that are not held out, ascending."""

@@ -16,7 +16,10 @@ from testbed.core.models.catalogue import Layer
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.model.pieces import Piece
 
-LABELLED = ("blocks", "bytelm", "cifar10", "digits", "glyphs", "sensors", "tiny_bert", "tiny_vit")
+LABELLED = (
+    *("blocks", "bytelm", "cifar10", "digits", "fashion", "glyphs"),
+    *("sensors", "speakers", "texts", "tiny_bert", "tiny_vit"),
+)
 """Workloads of this tree that are `Labelled`."""
 
 
@@ -26,6 +29,17 @@ class Hashed(Protocol):
 
     def data_hash(self) -> str | None:
         """Return the hash of the data, which is recorded in the spec; None: they are the same everywhere."""
+
+
+@runtime_checkable
+class Published(Protocol):
+    """Workload whose data others have published, and which are fetched on first use."""
+
+    def to_fetch(self) -> str | None:
+        """Return what has to be fetched first and how large it is, in words; None: the data are here."""
+
+    def licence(self) -> str:
+        """Return the licence of the data, with whom to name, for the record."""
 
 
 @runtime_checkable
@@ -138,6 +152,16 @@ class KnownFlop(Protocol):
 def data_hash(workload: Workload) -> str | None:
     """Return the hash of data that may differ between machines, by default None."""
     return workload.data_hash() if isinstance(workload, Hashed) else None
+
+
+def licence(workload: Workload) -> str | None:
+    """Return the licence of data that are fetched, None for all others."""
+    return workload.licence() if isinstance(workload, Published) else None
+
+
+def to_fetch(workload: Workload) -> str | None:
+    """Return what has to be fetched before the data can be used, None if nothing has."""
+    return workload.to_fetch() if isinstance(workload, Published) else None
 
 
 def preload(workload: Workload) -> None:

@@ -12,22 +12,24 @@ from testbed.core.spec.run_spec import RunSpec
 
 def check(source: TextIO, sink: TextIO) -> int:
     """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "epoch_steps",
-    "data_hash", "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [], "answers": [...]}, one
-    for each. A spec with "accelerated" is also asked whether it can be trained on accelerators."""
+    "data_hash", "data_licence", "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [],
+    "answers": [...]}, one for each. A spec with "accelerated" is also asked whether it can be trained on accelerators.
+    Data are fetched only for a question with "fetch"; otherwise the answer says in "to_fetch" what has to be."""
     question = json.load(source)
+    fetch = bool(question.get("fetch"))
     if "specs" in question:
-        answer: dict[str, Any] = {"faults": [], "answers": [_answer(spec) for spec in question["specs"]]}
+        answer: dict[str, Any] = {"faults": [], "answers": [_answer(spec, fetch=fetch) for spec in question["specs"]]}
     else:
-        answer = _answer(question)
+        answer = _answer(question, fetch=fetch)
     json.dump(answer, sink, allow_nan=False)
     sink.write("\n")
     return EXIT_INPUT if answer["faults"] else EXIT_COMPLETED
 
 
-def _answer(spec: dict[str, Any]) -> dict[str, Any]:
+def _answer(spec: dict[str, Any], *, fetch: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {"faults": [], "parameters": None, "metric": None}
     try:
-        answer |= _built(RunSpec.from_json(spec), accelerated=bool(spec.get("accelerated")))
+        answer |= _built(RunSpec.from_json(spec), accelerated=bool(spec.get("accelerated")), fetch=fetch)
     except InputError as error:
         answer["faults"] = list(error.faults)
     except (ValueError, KeyError, TypeError) as error:
@@ -35,8 +37,8 @@ def _answer(spec: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
-    from testbed.worker.interfaces.workload_capabilities import data_hash
+def _built(spec: RunSpec, *, accelerated: bool, fetch: bool) -> dict[str, Any]:
+    from testbed.worker.interfaces.workload_capabilities import data_hash, licence, to_fetch
     from testbed.worker.model import checkpoint
     from testbed.worker.plugins.factory import prefixed
     from testbed.worker.training import capabilities
@@ -46,6 +48,8 @@ def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
     workload, metric = parts.workload, parts.workload.metric
     faults = [*parts.device.validate(), *(prefixed("workload", fault) for fault in workload.validate())]
     raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
+    if not fetch and (lacking := to_fetch(workload)) is not None:
+        return {"to_fetch": lacking}
     start_hash = None if spec.start_from is None else checkpoint.checksum(spec.start_from)
     model, _ = first_model(dataclasses.replace(spec, start_hash=start_hash), parts)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -58,5 +62,6 @@ def _built(spec: RunSpec, *, accelerated: bool) -> dict[str, Any]:
         "computes": workload.computes,
         "epoch_steps": parts.epoch_steps(spec),
         "data_hash": data_hash(workload),
+        "data_licence": licence(workload),
         "start_hash": start_hash,
     }

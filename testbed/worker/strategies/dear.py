@@ -13,6 +13,7 @@ from testbed.core.kinds import Choice
 from testbed.core.parameters import Count, Positive, Size
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.device.layer_pace import LayerPace
+from testbed.worker.interfaces.clipping import clipping_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
@@ -75,6 +76,8 @@ class DeAR(BucketedStrategy):
         name = type(compressor).__name__
         if not found and with_feedback(compressor).traits.owns == "optimizer":
             yield f"strategy=dear updates layer by layer, but {name} takes over the optimizer; use strategy=ddp"
+        if (fault := clipping_fault("dear", workload)) is not None:
+            yield fault
         if compressor.needs_link_stats:
             yield f"strategy=dear cannot tell {name} what links cost; use strategy=ddp"
 

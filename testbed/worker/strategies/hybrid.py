@@ -14,6 +14,7 @@ from testbed.core.record.events.pipeline import Pipeline
 from testbed.core.spec.topology import Topology
 from testbed.core.units import parse_size_bytes
 from testbed.worker.communication.collectives.algorithm_selection import routes_of
+from testbed.worker.interfaces.clipping import clipping_fault
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
@@ -137,11 +138,13 @@ class Hybrid(Strategy):
         if not isinstance(workload, Sequential):
             yield (
                 f"strategy=hybrid: {type(workload).__name__} is no chain of pieces that stages could be cut from;"
-                " use bytelm, digits, glyphs, tiny_vit or tiny_bert, or strategy=ddp"
+                " use fashion, texts, bytelm, digits, glyphs or tiny_vit, or strategy=ddp"
             )
             return
         if divided:
             yield "strategy=hybrid: ranks of a pipeline train on the same samples; leave workload.partition out"
+        if (fault := clipping_fault("hybrid", workload)) is not None:
+            yield fault
         model = workload.model(0)
         pieces = workload.pieces(model)
         yield from (f"strategy=hybrid: {fault}; use strategy=ddp" for fault in chains.faults(model, pieces))

@@ -13,6 +13,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
+from testbed.worker.interfaces.schedule import rate_factor
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.transform_capabilities import ModelSwitch, Plan
 from testbed.worker.interfaces.workload import trained
@@ -43,7 +44,7 @@ class Binding:
         self.optimizers = Optimizers(parts.transform, model)
         optimizer = parts.workload.optimizer(trained(model))
         self.optimizers.prepare(optimizer)
-        self.rate = LearningRate(optimizer)
+        self._rate = LearningRate(optimizer)
         self.context = WorkerContext(
             spec=spec,
             workload=parts.workload,
@@ -56,6 +57,15 @@ class Binding:
             start_step=start_step,
             record=record,
         )
+
+    def set_rate(self, step: int, steps: int) -> None:
+        """Set the learning rates of `step` of a run of `steps`, by the workload's schedule and the transform.
+
+        Optimizers that are made later in the step begin at them too.
+        """
+        factor = rate_factor(self.parts.workload, step, steps) * capabilities.rate_factor(self.parts.transform, step)
+        self._rate.set(factor)
+        self.optimizers.factor = factor
 
     def changed(
         self, transform: ModelSwitch, plan: Plan, step: int, profile: Profile | None

@@ -62,22 +62,22 @@ class Training:
         self.steps = parts.steps(spec)
         self._events: list[StepEvent] = []
         """Events that strategy and transform have recorded in this step."""
-        self._bound = Binding(spec, parts, model, comm, self.clock, self._events.append)
+        self.bound = Binding(spec, parts, model, comm, self.clock, self._events.append)
         self._evaluations = self._new_evaluations()
         self._earlier_evaluations: list[Evaluations | None] = []
         """Of the model before it changed."""
 
     @property
     def parts(self) -> Parts:
-        return self._bound.parts
+        return self.bound.parts
 
     @property
     def model(self) -> nn.Module:
-        return self._bound.model
+        return self.bound.model
 
     @property
     def context(self) -> WorkerContext:
-        return self._bound.context
+        return self.bound.context
 
     @property
     def parameters(self) -> int:
@@ -184,11 +184,11 @@ class Training:
         with self.clock.phase("forward", None if self.clock.times.forward_s is None else 0.0):
             batch = None if part is None or self.parts.strategy.draws_batches else self._batch(step, *part)
         transform = self.parts.transform
-        self._bound.rate.set(capabilities.rate_factor(transform, step))
+        self.bound.set_rate(step, self.steps)
         self.clock.times.spare(capabilities.spared(transform, batch))
         # What the strategy does outside the phases it names falls to this one, so that phases add up to the step.
         with self.clock.phase("optimizer", self.clock.times.other_s):
-            stats = self.parts.strategy.step(batch, step - self._bound.start_step)
+            stats = self.parts.strategy.step(batch, step - self.bound.start_step)
             if due:
                 capabilities.sync_parameters(self.parts.strategy)
             changed = None
@@ -281,16 +281,16 @@ class Training:
             return None if plan is None else self._switch(transform, plan, step)
 
     def _switch(self, transform: ModelSwitch, plan: Plan, step: int) -> StepEvent:
-        held = self._bound.optimizers.held()
+        held = self.bound.optimizers.held()
         finish(self.parts.strategy, self.context)
         capabilities.hand_over(self.parts.strategy)
-        self._bound, event = self._bound.changed(transform, plan, step, self._profile)
+        self.bound, event = self.bound.changed(transform, plan, step, self._profile)
         self._earlier_evaluations.append(self._evaluations)
         self._evaluations = self._new_evaluations()  # a copy that no strategy has put hooks on
         self.clock.mark()
         with self.clock.phase(WAITING):  # all ranks bind at once
             self.parts.strategy.bind(self.context)
-        self._bound.optimizers.carry(held)
+        self.bound.optimizers.carry(held)
         return event
 
     def _new_evaluations(self) -> Evaluations | None:

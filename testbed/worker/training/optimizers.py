@@ -58,9 +58,12 @@ class Optimizers:
         # some strategies make one for each client, which is not to outlive its round
         self._made: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._stepped: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self.factor = 1.0
+        """What the learning rates of an optimizer that is made now are multiplied by, as those of a client's round."""
 
     def prepare(self, optimizer: torch.optim.Optimizer) -> None:
-        """Have a new one do as the transform says."""
+        """Have a new one do as the transform says, at the learning rate of the step."""
+        LearningRate(optimizer).set(self.factor)
         leave_undecayed(optimizer, self._model, capabilities.undecayed(self._transform, self._model))
         capabilities.attach(self._transform, self._model, optimizer)
         self._made.add(optimizer)

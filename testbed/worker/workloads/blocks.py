@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.core.parameters import Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 
 NODES, CLASSES, FEATURES, HOPS = 6000, 8, 32, 2
@@ -60,11 +61,18 @@ class Blocks(NumberedWorkload):
     metric = Metric(name="accuracy", target=0.79)
 
     def __init__(
-        self, *, learning_rate: LearningRate = 0.02, momentum: Fraction = 0.9, partition: AnyPartition | None = None
+        self,
+        *,
+        learning_rate: LearningRate = 0.02,
+        momentum: Fraction = 0.9,
+        partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
     ) -> None:
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
+        self.schedule, self.warm_up_steps = schedule, warm_up_steps
 
     def data_hash(self) -> str:
         return _graph().sha256

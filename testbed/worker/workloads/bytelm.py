@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.kinds import Choice, ListOf, Whole
-from testbed.core.parameters import Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.data.library_corpus import CONTEXT, corpus, corpus_faults, library, sequences
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, Sharing
 
@@ -63,12 +64,15 @@ class Bytelm(NumberedWorkload):
         optimizer: Annotated[str, Choice(OPTIMIZERS)] = "adamw",
         momentum: Fraction = 0.9,
         partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
         widening: Annotated[Sequence[int], _WIDENINGS] = WIDENING,
     ) -> None:
         self.learning_rate = learning_rate
         self.optimizer_name = optimizer
         self.momentum = momentum
         self.partition = partition
+        self.schedule, self.warm_up_steps = schedule, warm_up_steps
         self.widening = tuple(widening)
 
     def validate(self) -> list[str]:

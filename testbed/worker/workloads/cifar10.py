@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from testbed.core.errors import InputError
 from testbed.core.kinds import PathOf
-from testbed.core.parameters import Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 
 TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
@@ -65,11 +66,14 @@ class Cifar10(NumberedWorkload):
         momentum: Fraction = 0.9,
         weight_decay: Fraction = 1e-4,
         partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
     ) -> None:
         self.path = Path(path)
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
+        self.schedule, self.warm_up_steps = schedule, warm_up_steps
         self.weight_decay = weight_decay
 
     def validate(self) -> list[str]:

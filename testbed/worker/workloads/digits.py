@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, pieces_of
 
@@ -42,11 +43,18 @@ class Digits(NumberedWorkload):
     metric = Metric(name="accuracy", target=0.97)
 
     def __init__(
-        self, *, learning_rate: LearningRate = 0.01, momentum: Fraction = 0.9, partition: AnyPartition | None = None
+        self,
+        *,
+        learning_rate: LearningRate = 0.01,
+        momentum: Fraction = 0.9,
+        partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
     ) -> None:
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
+        self.schedule, self.warm_up_steps = schedule, warm_up_steps
 
     def preload(self) -> None:
         _data()

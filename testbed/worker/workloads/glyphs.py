@@ -6,10 +6,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.data.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.pieces import Piece, pieces_of
 
@@ -42,11 +43,18 @@ class Glyphs(NumberedWorkload):
     metric = Metric(name="accuracy", target=0.84)
 
     def __init__(
-        self, *, learning_rate: LearningRate = 0.02, momentum: Fraction = 0.9, partition: AnyPartition | None = None
+        self,
+        *,
+        learning_rate: LearningRate = 0.02,
+        momentum: Fraction = 0.9,
+        partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
     ) -> None:
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
+        self.schedule, self.warm_up_steps = schedule, warm_up_steps
 
     def validate(self) -> list[str]:
         return font_faults()

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parameters import Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.data.sensor_windows import SENSORS, STEPS, TRAIN_WINDOWS, UNIT, sensor_windows
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 
 _READINGS = SENSORS * STEPS
@@ -43,11 +44,18 @@ class Sensors(NumberedWorkload):
     metric = Metric(name="roc_auc", target=0.9)
 
     def __init__(
-        self, *, learning_rate: LearningRate = 0.005, momentum: Fraction = 0.9, partition: AnyPartition | None = None
+        self,
+        *,
+        learning_rate: LearningRate = 0.005,
+        momentum: Fraction = 0.9,
+        partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
     ) -> None:
         self.learning_rate = learning_rate
         self.momentum = momentum
         self.partition = partition
+        self.schedule, self.warm_up_steps = schedule, warm_up_steps
 
     def data_hash(self) -> str:
         return sensor_windows().sha256

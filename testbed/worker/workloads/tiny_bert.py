@@ -5,13 +5,14 @@ import functools
 import torch
 from torch import Tensor
 
-from testbed.core.parameters import Flag, Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Flag, Fraction, LearningRate
 from testbed.worker.data.library_corpus import corpus_faults, library
 from testbed.worker.data.pretrained import source_encoder
 from testbed.worker.data.pretrained.fine_tuned import FineTuned, Optimizer
 from testbed.worker.data.pretrained.source_encoder import HIDDEN, LENGTH
 from testbed.worker.data.pretrained.weights import State
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 
@@ -44,6 +45,8 @@ class TinyBert(FineTuned):
         momentum: Fraction = 0.9,
         pretrained: Flag = True,
         partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -51,6 +54,8 @@ class TinyBert(FineTuned):
             momentum=momentum,
             pretrained=pretrained,
             partition=partition,
+            schedule=schedule,
+            warm_up_steps=warm_up_steps,
         )
 
     def validate(self) -> list[str]:

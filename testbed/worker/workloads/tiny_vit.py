@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from testbed.core.kinds import Whole
-from testbed.core.parameters import Flag, Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Flag, Fraction, LearningRate
 from testbed.worker.data.glyph_images import font_faults, glyph_images
 from testbed.worker.data.pretrained import glyph_encoder
 from testbed.worker.data.pretrained.fine_tuned import FineTuned, Labelled, Optimizer
 from testbed.worker.data.pretrained.weights import State
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
 from testbed.worker.model.chain import Chain
 
@@ -47,6 +48,8 @@ class TinyVit(FineTuned):
         pretrained: Flag = True,
         augment: Annotated[int, Whole(0, _MAX_SHIFT, unit="pixels")] = 0,
         partition: AnyPartition | None = None,
+        schedule: ScheduleName = CONSTANT,
+        warm_up_steps: CountOrZero = 0,
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -54,6 +57,8 @@ class TinyVit(FineTuned):
             momentum=momentum,
             pretrained=pretrained,
             partition=partition,
+            schedule=schedule,
+            warm_up_steps=warm_up_steps,
         )
         self.augment = augment
 

@@ -103,7 +103,10 @@ def _show_one(group: str, found: dict[str, Any]) -> None:
     if needed := needs(group, found):
         tell(f"  needs {needed}")
     if run := found.get("run"):
-        tell(f"  usual length: {' '.join(f'{key}={value}' for key, value in run.items())}")
+        tell(f"  usual length: {' '.join(f'{key}={value}' for key, value in run.items() if key != 'strategy')}")
+        for name, suited in (run.get("strategy") or {}).items():
+            values = (f"strategy.{key}={_written(value)}" for key, value in suited.items())
+            tell(f"  usual with strategy={name}: {' '.join(values)}")
     for paragraph in found["about"].split("\n\n") if found["about"] else ():
         tell("\n" + textwrap.fill(_plain(paragraph), _WIDTH))
     if group == "topo":

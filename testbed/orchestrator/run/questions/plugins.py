@@ -10,12 +10,13 @@ import re
 import select
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from testbed.core.errors import InputError, MachineError, RunError
 from testbed.core.spec.run_spec import PARTS, RunSpec
 from testbed.orchestrator.machine import clone
+from testbed.orchestrator.terminal.terminal import say
 
 TIME_LIMIT_S = 600.0
 """Importing torch takes seconds on a cold disk, and what a workload trains once on a machine minutes of a busy one; a
@@ -40,7 +41,7 @@ def check_parts(spec: RunSpec, time_limit_s: float = TIME_LIMIT_S, *, accelerate
         RunError: the check itself broke.
     """
     question = {**spec.to_json(), **({"accelerated": True} if accelerated else {})}
-    return ask_worker("check", question, "plug-in check", time_limit_s)
+    return _checked(question, lambda answer: [answer], time_limit_s)
 
 
 def check_all(specs: Sequence[RunSpec]) -> list[dict[str, Any]]:
@@ -50,9 +51,22 @@ def check_all(specs: Sequence[RunSpec]) -> list[dict[str, Any]]:
         MachineError, RunError: as of `check_parts`.
     """
     question = {"specs": [spec.to_json() for spec in specs]}
-    answer = ask_worker("check", question, "plug-in check", TIME_LIMIT_S + _SPEC_LIMIT_S * len(specs))
-    found: list[dict[str, Any]] = answer["answers"]
+    time_limit_s = TIME_LIMIT_S + _SPEC_LIMIT_S * len(specs)
+    found: list[dict[str, Any]] = _checked(question, lambda answer: answer["answers"], time_limit_s)["answers"]
     return found
+
+
+def _checked(
+    question: dict[str, Any], answers: Callable[[dict[str, Any]], list[dict[str, Any]]], time_limit_s: float
+) -> dict[str, Any]:
+    """Return the answer of a check; where data have to be fetched first, say which, and have them fetched."""
+    answer = ask_worker("check", question, "plug-in check", time_limit_s)
+    lacking = dict.fromkeys(one["to_fetch"] for one in answers(answer) if one.get("to_fetch"))
+    if not lacking:
+        return answer
+    for line in lacking:
+        say(line)
+    return ask_worker("check", {**question, "fetch": True}, "plug-in check", time_limit_s)
 
 
 def ask_worker(command: str, question: dict[str, Any], what: str, time_limit_s: float) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def _checked(
             faults.add(point, [str(fault) for fault in answer["faults"]])
         else:
             faults.add(point, list(memory_faults(spec, answer)) if here else ())
-            hashes: dict[str, Any] = {key: answer.get(key) for key in ("data_hash", "start_hash")}
+            hashes: dict[str, Any] = {key: answer.get(key) for key in ("data_hash", "data_licence", "start_hash")}
             found[point] = dataclasses.replace(spec, **hashes)
             steps[point] = _steps(spec, answer.get("epoch_steps"))
     return found, steps

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.kinds import Choice
-from testbed.core.parameters import Flag, Fraction, LearningRate
+from testbed.core.parameters import CountOrZero, Flag, Fraction, LearningRate
 from testbed.worker.data.pretrained.weights import State, weights_hash
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
+from testbed.worker.interfaces.schedule import ScheduleName
 from testbed.worker.model.chain import Chain, Readout
 from testbed.worker.model.pieces import Piece
 
@@ -57,9 +58,12 @@ class FineTuned(NumberedWorkload):
         momentum: Fraction,
         pretrained: Flag,
         partition: AnyPartition | None,
+        schedule: ScheduleName,
+        warm_up_steps: CountOrZero,
     ) -> None:
         self.learning_rate, self.optimizer_name, self.momentum = learning_rate, optimizer, momentum
         self.pretrained, self.partition = pretrained, partition
+        self.schedule, self.warm_up_steps = schedule, warm_up_steps
 
     @abstractmethod
     def _untrained(self, random: torch.Generator) -> Chain:

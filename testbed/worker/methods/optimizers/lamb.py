@@ -48,12 +48,16 @@ class LambRule:
                 f"beta2={self.beta2}: must be above the square of beta1={self.beta1}; else steps have no bound"
             )
 
-    def rate(self, group: dict[str, Any]) -> float:
-        """
+    def rate(self, group: dict[str, Any], initial: float) -> float:
+        """Return the learning rate of a step: what a schedule makes of the workload's rate, it makes of an own one.
+
         Args:
-            group: of parameters, the workload's optimizer's.
+            group: Group of parameters of the workload's optimizer.
+            initial: Learning rate that the group began with.
         """
-        return float(group["lr"]) if self.learning_rate is None else self.learning_rate
+        if self.learning_rate is None:
+            return float(group["lr"])
+        return self.learning_rate * group["lr"] / initial if initial else self.learning_rate
 
     def add(self, gradient: Tensor, momentum: Tensor, variance: Tensor) -> None:
         """Let both moments take a step."""
@@ -120,9 +124,7 @@ class Lamb(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group, given, initial in zip(self.param_groups, self._given.param_groups, self._initial, strict=True):
-            rate = self._rule.rate(given)
-            if self._rule.learning_rate is not None and initial:
-                rate *= given["lr"] / initial  # what a schedule makes of the workload's, it makes of this one
+            rate = self._rule.rate(given, initial)
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self._step(parameter, rate)

@@ -129,6 +129,7 @@ class SparseMomenta:
         self._gradients, self._learns = gradients, learns
         self.momentum, self.variance = (torch.zeros_like(gradients) if learns else gradients for _ in range(2))
         generator = torch.Generator().manual_seed(seed)
+        self._initial = [float(group["lr"]) for group in groups]
         group_of = {p: index for index, group in enumerate(groups) for p in group["params"]}
         sizes = [p.numel() for p in parameters]
         momenta, variances = self.momentum.split(sizes), self.variance.split(sizes)
@@ -175,7 +176,7 @@ class SparseMomenta:
         turn = (steps - 1) % self.count
         freshness = [self.beta3 ** self._age(other, steps) for other in range(self.count)]
         for part, piece in self._pieces(turn):
-            rate = self.rule.rate(groups[part.group])
+            rate = self.rule.rate(groups[part.group], self._initial[part.group])
             if part.turns is None:
                 part.momentum.view(-1).copy_(piece)
                 self.rule.step(part.parameter, part.momentum, part.variance, steps=steps, rate=rate)

@@ -99,7 +99,10 @@ def lasting_server(service: Service, held_out: Batch | None, step: Callable[[], 
         begun = Begun(**state["begun"])
         server = service.server(held_out, begun.round)
         server.take_over(state["server"], begun)
+        rates = [group["lr"] for group in context.optimizer.param_groups]
         context.optimizer.load_state_dict(state["optimizer"])
+        for group, rate in zip(context.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate  # the loop sets that of each step, from what the optimizer began with
         taken = state["step"] - (not begun.is_last)  # the step that begins a round was not at its end
     else:
         server = service.server(held_out)

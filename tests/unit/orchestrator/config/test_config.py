@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from testbed.core.errors import InputError
+from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import compose, names, resolve
 from testbed.orchestrator.machine.clone import CONF_DIR
 
@@ -73,6 +75,38 @@ def test_defaults_of_the_clone_compose() -> None:
     assert (spec.workers, spec.seed, spec.dilation, spec.runtime, spec.shaper, spec.tcp) == (
         (4, 0, 1, "runc", "auto", "tuned")
     )
+
+
+NATURAL = {"_target_": "testbed.worker.data.partitions.Natural"}
+
+
+@pytest.mark.parametrize("strategy", ["federated", "fedbuff"])
+def test_a_workload_recommends_parameters_of_strategies_but_for_those_given(strategy: str) -> None:
+    asked = ["workload=speakers", f"strategy={strategy}", "workers=5"]
+    params = compose(asked).strategy.params
+    assert (params["clients"], params["partition"]) == (444, NATURAL)
+    params = compose([*asked, "strategy.clients=50"]).strategy.params
+    assert (params["clients"], params["partition"]) == (50, NATURAL)
+    params = compose([*asked, "strategy.partition.alpha=0.1"]).strategy.params
+    assert params["partition"]["alpha"] == 0.1 and params["clients"] == 444
+    others = (compose(["workload=speakers"]), compose([f"strategy={strategy}", "workers=5"]))
+    assert [spec.strategy.params.get("clients") for spec in others] == [None, 100]
+    assert others[0].workload.params.keys() >= {"schedule", "width"} and "run" not in others[0].workload.params
+
+
+@pytest.mark.parametrize("wrong", ["5", "[federated]", "{federated: 444}"])
+def test_what_a_workload_recommends_has_a_form(wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"_target_: mine.Mine\nrun: {{steps: 3, strategy: {wrong}}}\n")
+    (fault,) = [line for line in resolve([f"workload={file}"]).faults if "run.strategy" in line]
+    assert fault.startswith("workload: run.strategy=") and "must be {NAME: {KEY: VALUE}}" in fault
+
+
+def test_a_licence_is_recorded_and_changes_no_hash() -> None:
+    spec = compose(["workload=fashion"])
+    told = dataclasses.replace(spec, data_licence="MIT, somebody")
+    assert told.hash == spec.hash and "data_licence" not in spec.to_json()
+    assert told.to_json()["data_licence"] == "MIT, somebody" and RunSpec.from_json(told.to_json()) == told
 
 
 @pytest.mark.parametrize(("name", "rate_bit_s"), [("wan1g", 1e9), ("wan100m", 1e8), ("wan10m", 1e7)])

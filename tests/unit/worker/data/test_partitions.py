@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.worker.data.partitions import Dirichlet, Iid, Shards, dirichlet
+from testbed.worker.data.partitions import Dirichlet, Iid, Natural, Shards, dirichlet
 from testbed.worker.interfaces.partition import Partition
 
 LABELS = [index % 10 for index in range(1000)]
@@ -122,3 +122,20 @@ def test_bad_parameters_are_refused_together() -> None:
         Iid().divide(LABELS, 0, -1)
     with pytest.raises(ValueError, match="1000 samples are too few for at least 6 each; use at most 166 clients"):
         Iid(least=6).divide(LABELS, 167, 0)
+
+
+def test_naturally_each_label_is_a_client() -> None:
+    labels = [7, 3, 3, 9, 7, 3]
+    assert Natural().divide(labels, 3, 0) == [[1, 2, 5], [0, 4], [3]] == Natural().divide(labels, 3, 1)
+
+
+def test_clients_fewer_than_labels_have_whole_labels_in_equal_numbers() -> None:
+    parts = Natural().divide(LABELS, 4, 0)
+    of_each = [{LABELS[index] for index in part} for part in parts]
+    assert sorted(map(len, of_each)) == [2, 2, 3, 3] and sum(map(len, parts)) == len(LABELS)
+    assert set.union(*of_each) == set(LABELS) and Natural().divide(LABELS, 4, 1) != parts
+
+
+def test_more_clients_than_labels_are_refused_by_the_figure() -> None:
+    with pytest.raises(ValueError, match="clients=11: there are 10 labels, and each has one client; use at most 10"):
+        Natural().divide(LABELS, 11, 0)
