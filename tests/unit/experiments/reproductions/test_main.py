@@ -268,3 +268,21 @@ def test_the_last_line_says_system_claimed_emulated_verdict(places: Places, caps
         and "| 3.30 |" in readme.read_text()
         and "fedbuff: 3.3 times" in artifact.read_text()
     )
+
+
+def test_a_call_for_all_makes_the_first_repeat_that_any_system_lacks(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that one which was killed half-way goes on there, and does not begin with another repeat of those it had."""
+    for one in TRIALS[:3]:
+        make_run(places.runs, one)
+    other = dataclasses.replace(system([trial("resnet34", arm) for arm in ("new", "old")]), name="other")
+    monkeypatch.setattr(command, "find_systems", lambda name: [system(TRIALS[:3]), other][: 1 if name else 2])
+    assert command.main(["--plan", "--runs", str(places.runs)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "made: repeat 1 of 3: 3 of 3 runs are there"
+    assert said[1].startswith("other: repeat 1 of 3: 0 of 2 runs are there; to make: 2 emulated")
+    assert command.main(["made", "--plan", "--runs", str(places.runs)]) == 0
+    assert "made: repeat 2 of 3: 3 of 6 runs are there" in capsys.readouterr().out
+    assert command.main(["--plan", "--seeds", "--runs", str(places.runs)]) == 0
+    assert "made: all 3 repeats: 3 of 9 runs are there" in capsys.readouterr().out
