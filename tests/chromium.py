@@ -118,15 +118,26 @@ class Chromium:
 
     def click(self, selector: str) -> None:
         """Click the middle of the first element of a selector with the mouse, as a reader does."""
+        self.drag(selector, 0.0)
+
+    def drag(self, selector: str, share: float) -> None:
+        """Press the mouse in the middle of an element, move it to the right and down, and release it.
+
+        Args:
+            share: Way as a share of the element's width and height.
+        """
         found = self.evaluate(
             f"(() => {{ const one = document.querySelector({json.dumps(selector)}); if (!one) return null;"
             " one.scrollIntoView({block: 'center'}); const r = one.getBoundingClientRect();"
-            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+            " return [r.x + r.width / 2, r.y + r.height / 2, r.width, r.height]; })()"
         )
         assert found, f"nothing to click: {selector}"
-        place = {"x": found[0], "y": found[1], "button": "left", "clickCount": 1}
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, **place)
+        x, y, width, height = found
+        end = {"x": x + share * width, "y": y + share * height, "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", **{**end, "type": "mousePressed", "x": x, "y": y})
+        if share:
+            self.call("Input.dispatchMouseEvent", **{**end, "type": "mouseMoved"})
+        self.call("Input.dispatchMouseEvent", **{**end, "type": "mouseReleased"})
 
     def type(self, text: str) -> None:
         """Type text into what has the focus."""
@@ -140,7 +151,8 @@ class Chromium:
         self.call("Input.dispatchKeyEvent", type="keyUp", **told)
 
     def screenshot(self, path: Path) -> None:
-        """The whole page as a PNG."""
+        """The whole page as a PNG, with rows that the browser would paint only once they are scrolled to."""
+        self.evaluate(_PAINT_ALL)
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
@@ -201,6 +213,14 @@ class Chromium:
             is_own = address.partition("#")[0] == self._address or address.startswith(_origin(self._address))
             if not is_own and not address.startswith(("data:", "blob:")):
                 self.complaints.append(f"asked for {address}")
+
+
+_PAINT_ALL = """(async () => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync("* { content-visibility: visible !important; }");
+  document.adoptedStyleSheets = [sheet];
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+})()"""
 
 
 def _origin(address: str) -> str:

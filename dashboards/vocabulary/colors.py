@@ -17,7 +17,7 @@ _DARK = {"#000000": "text"}
 
 
 def of_methods() -> Iterator[tuple[dashboard.MatcherConfig, list[dashboard.DynamicConfigValue]]]:
-    """Overrides for series whose name is a compressor's, begins with it, or is the id of one of its runs."""
+    """Overrides for series whose name is a compressor's, begins with it, or is the id or short name of its run."""
     names: dict[str, list[str]] = {}
     for name in sorted(series_style.COMPRESSORS):
         names.setdefault(series_style.color_among_compressors(name), []).append(name)

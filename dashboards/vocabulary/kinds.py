@@ -13,15 +13,17 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.vocabulary.colors import ASKED, BY_RUN, VERDICTS, of_methods
+from dashboards.vocabulary.queries import shortly_named
 
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
+RUN_LABEL, SHORT_LABEL = "{{run}}", "{{short}}"
 TIMES = "suffix:×"
 """Unit of a ratio that is no share."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query, and how its series are named."""
+    """A query, and how its series are named: `{{run}}` in a legend becomes a short name of the run."""
 
     expr: str
     legend: str = "{{run}}"
@@ -39,7 +41,10 @@ class Limits:
 
 def target(query: Query, ref_id: str, *, instant: bool = False, table: bool = False) -> prometheus.Dataquery:
     """A query as a panel sends it: over the range, or once, at its end."""
-    built = prometheus.Dataquery().ref_id(ref_id).datasource(DATASOURCE).expr(query.expr).legend_format(query.legend)
+    expr, legend = query.expr, query.legend
+    if RUN_LABEL in legend:
+        expr, legend = shortly_named(expr), legend.replace(RUN_LABEL, SHORT_LABEL)
+    built = prometheus.Dataquery().ref_id(ref_id).datasource(DATASOURCE).expr(expr).legend_format(legend)
     built.format(PromQueryFormat.TABLE if table else PromQueryFormat.TIME_SERIES)
     return built.instant() if instant else built.range()
 

@@ -73,6 +73,14 @@ def wall_rate(operator: str, labels: str, name: str) -> str:
     return ratio(by(operator, labels, rate(name)), dilation, "run", keep=True)
 
 
+def shortly_named(expr: str) -> str:
+    """Add the label `short`, for legends: topology, strategy and compressor of a run, and the time of day of its start.
+
+    A run's id has the date and a hash too, and a legend of ids is cut off.
+    """
+    return f'label_replace({expr}, "short", "$4 $1:$2:$3", "run", ".{{9}}(..)(..)(..)Z-(.*?)(?:-[0-9a-f]{{8}})?")'
+
+
 # Links --------------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from experiments.common.tables import Found, disturbed, number, table
 from testbed.analysis.style.chart import new_figure, standalone, style, to_svg
-from testbed.analysis.style.method_style import plot_style_of
+from testbed.analysis.style.series_style import Method, styles_for
 
 BASE = "none"
 SHOWN = ("none", "fp16", "int8", "topk", "powersgd", "sz3")
@@ -94,11 +94,12 @@ def draw(points: Sequence[Found]) -> str:
     reached = [point for point in shown(points) if point["result"]["metric"]["time_to_target_s"] is not None]
     with style():
         figure, (axes,) = new_figure(legend_rows=6)
+        looks = {method.compressor: one for method, one in styles_for([Method("ddp", name) for name in SHOWN]).items()}
         for point in sorted(reached, key=lambda one: one["asked"]["compressor"] in SHOWN):  # the named ones on top
             name, result = point["asked"]["compressor"], point["result"]
             sent, time_s = result["wan_bytes"] / 1e6, result["metric"]["time_to_target_s"]
             if name in SHOWN:
-                look = plot_style_of(name)
+                look = looks[name]
                 axes.plot(sent, time_s, color=look.color, marker=look.marker, markersize=7, linestyle="")
                 axes.annotate(name, (sent, time_s), xytext=(7, 4), textcoords="offset points")
             else:

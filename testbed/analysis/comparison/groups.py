@@ -22,8 +22,8 @@ from testbed.analysis.record.identity import (
 )
 from testbed.analysis.record.record import Record, is_finite
 from testbed.analysis.record.run_settings import NETWORK, asked, differing, spoken
-from testbed.analysis.style.method_style import method_of
 from testbed.core.record.run_row import COLUMNS
+from testbed.core.spec.run_spec import RunSpec
 
 BELIEVED = ("valid", "suspect")
 
@@ -180,7 +180,16 @@ def _configuration(record: Record) -> tuple[str, ...]:
 def _order(group: Group) -> tuple[Any, ...]:
     workers = group.properties()["workers"]
     topo, workload, _, kind = group.setting
-    return topo, workload, workers if isinstance(workers, int) else 0, kind, group.method != "none", group.method
+    parts = (group.strategy != "ddp", group.strategy, group.compressor != "none", group.compressor, group.method)
+    return topo, workload, workers if isinstance(workers, int) else 0, kind, *parts
+
+
+def method_of(spec: RunSpec) -> str:
+    """Return the compressor's name for `ddp`, the strategy's where nothing is compressed, both otherwise."""
+    strategy, compressor = spec.strategy.name, spec.compressor.name
+    if strategy == "ddp":
+        return compressor
+    return strategy if compressor == "none" else f"{strategy} {compressor}"
 
 
 def group_of(records: Sequence[Record], *, take_all: bool = False) -> Group:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -99,8 +100,7 @@ def facets(groups: Sequence[Group], without: tuple[str, ...] = ()) -> tuple[list
     found: list[Facet] = []
     taken: set[SeriesStyle] = set()
     for chunk_title, chunk in _chunks(every):
-        # A panel of one strategy, or one compressor, has the same styles as the next.
-        styles = styles_for(chunk, () if chunk_title else taken)
+        styles = styles_for(_with_those_of_next_panels(chunk_title, chunk, every), () if chunk_title else taken)
         taken |= set(styles.values())
         for key, by_method in by_setting.items():
             there = [method for method in chunk if method in by_method]
@@ -110,6 +110,18 @@ def facets(groups: Sequence[Group], without: tuple[str, ...] = ()) -> tuple[list
             title = ": ".join(filter(None, (_setting_title(key, names, list(by_setting)), chunk_title)))
             found += [Facet(title, tuple(rows), key)] if rows else []
     return found, legend_title(every)
+
+
+def _with_those_of_next_panels(title: str, chunk: Sequence[Method], every: Collection[Method]) -> Sequence[Method]:
+    """Return the methods that get styles with those of a panel of one strategy, or one compressor.
+
+    A name that lacks in this panel keeps its style free, so that panels have the same styles.
+    """
+    for part in ("strategy", "compressor"):
+        if title and {getattr(method, part) for method in chunk} == {title}:
+            found = {dataclasses.replace(method, **{part: title}) for method in every}
+            return sorted(found, key=place_of) if len(found) <= MAX_SERIES else chunk
+    return chunk
 
 
 def styles_of(groups: Sequence[Group]) -> dict[int, SeriesStyle]:

@@ -10,6 +10,7 @@ import base64
 import dataclasses
 import functools
 import gzip
+import html
 import importlib.util
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.analysis.figures.table import Figure
-from testbed.analysis.figures.web import web_figure
+from testbed.analysis.figures.web import panels_alone, web_figure
 from testbed.analysis.style import html_page
 from testbed.core.errors import InputError
 
@@ -25,7 +26,8 @@ SUFFIX = ".html"
 _SCRIPT = Path(__file__).with_name("figures.js")
 STYLE = """
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: 1.5em; }
-.plot { min-height: 200px; } .plot-legend { display: flex; flex-wrap: wrap; gap: .3em .5em; }
+.plots figcaption { font-size: 13px; } .plot { min-height: 200px; }
+.plot-legend { display: flex; flex-wrap: wrap; gap: .3em .5em; }
 .plot-legend button { font: inherit; font-size: 13px; border: 1px solid #bbb; border-radius: 4px; background: none;
   padding: .1em .5em; cursor: pointer; color: inherit; }
 .plot-legend button[aria-pressed=false] { opacity: .45; text-decoration: line-through; }
@@ -43,9 +45,10 @@ class Drawing:
     def place(self, figure: Figure) -> str:
         """Return the markup of a figure's places, one for each panel."""
         places = []
-        for panel in figure.panels:
-            self.figures.append(_short(web_figure(dataclasses.replace(figure, panels=(panel,)))))
-            places.append('<figure><div class="plot"></div><div class="plot-legend"></div></figure>')
+        for panel, alone in panels_alone(figure):
+            self.figures.append(_short(web_figure(alone)))
+            caption = f"<figcaption>{html.escape(panel.title)}</figcaption>" if panel.title else ""
+            places.append(f'<figure>{caption}<div class="plot"></div><div class="plot-legend"></div></figure>')
         return f'<div class="plots">{"".join(places)}</div>'
 
     def scripts(self) -> html_page.Scripts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -28,7 +29,7 @@ _CONFIG: dict[str, Any] = {
     # None of those that send a figure anywhere.
     "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
 }
-_HEIGHT_PX, _ROW_PX = 320, 34
+_HEIGHT_PX, _ROW_PX = 332, 34
 _GAP = 0.08
 """Free space between panels, as a share of the figure."""
 
@@ -64,13 +65,23 @@ def web_figure(figure: Figure, *, dark: bool = False, across: int | None = None)
     return _recoloured(found, ON_DARK) if dark else found
 
 
+def panels_alone(figure: Figure) -> list[tuple[Panel, Figure]]:
+    """Return each panel with a figure of it alone, without its title.
+
+    A page writes the title over the drawing. In a drawing, a long one would lie under Plotly's buttons or be cut off.
+    """
+    return [
+        (panel, dataclasses.replace(figure, panels=(dataclasses.replace(panel, title=""),))) for panel in figure.panels
+    ]
+
+
 def _layout(figure: Figure, down: int, *, dark: bool) -> dict[str, Any]:
     rows = max((len(panel.x.categories) for panel in figure.panels), default=0)
-    height_px = 110 + _ROW_PX * rows if figure.is_sideways else _HEIGHT_PX
+    height_px = 122 + _ROW_PX * rows if figure.is_sideways else _HEIGHT_PX
     right_px = 12 + (8 * max(len(s.label) for p in figure.panels for s in p.series) if figure.has_direct_labels else 0)
     return {
         "height": down * height_px,
-        "margin": {"l": 56, "r": right_px, "t": 30 if any(panel.title for panel in figure.panels) else 12, "b": 60},
+        "margin": {"l": 56, "r": right_px, "t": 40, "b": 60},
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": TEXT[dark]},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",

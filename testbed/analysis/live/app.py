@@ -25,7 +25,7 @@ from testbed.analysis.live.run_index import RunIndex
 from testbed.analysis.live.tail import tail
 from testbed.analysis.live.verdicts import VerdictClient
 from testbed.analysis.record.record import Record, load
-from testbed.core.errors import InputError, LonghaulError
+from testbed.core.errors import InputError, LonghaulError, RunError
 from testbed.core.record.figure_kinds import BANDS, FIGURE_KINDS
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.run_row import read_row
@@ -106,7 +106,12 @@ class Pages:
         return JSONResponse(run_details.events(self._record(request), request.query_params.get("kind") or None))
 
     def run_verdicts(self, request: Request) -> Response:
-        return JSONResponse(self._verdicts.over_time(self._run(request)))
+        """Answer the verdict over time; of a run that cannot be judged again, why."""
+        run = self._run(request)
+        try:
+            return JSONResponse(self._verdicts.over_time(run))
+        except RunError as error:
+            return JSONResponse({"changes": [], "faults": list(error.faults)})
 
     def run_tail(self, request: Request) -> Response:
         """Answer new lines of events as they are; where the next ones begin is in the headers."""
@@ -169,6 +174,10 @@ def plotly_file() -> Path:
     return Path(spec.origin).with_name("package_data") / "plotly.min.js"
 
 
+def _static(name: str) -> str:
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
 def application(runs_root: Path) -> Starlette:
     """Return the application over a folder of runs. It writes nothing and asks no other host."""
     pages = Pages(runs_root)
@@ -180,14 +189,19 @@ def application(runs_root: Path) -> Starlette:
             file, media_type="text/javascript", headers={"Cache-Control": "max-age=31536000, immutable"}
         )
 
-    def page(name: str) -> Callable[[Request], Response]:
-        text = (STATIC / name).read_text(encoding="utf-8").replace("{{plotly}}", plotly)
+    def page(name: str, *scripts: str) -> Callable[[Request], Response]:
+        names = ("common", "plots", *scripts, name)
+        tags = "\n".join(f'<script defer src="/static/{script}.js"></script>' for script in names)
+        parts = {"plotly": plotly, "name": name, "scripts": tags, "main": _static(f"{name}.html")}
+        text = _static("page.html")
+        for part, content in parts.items():
+            text = text.replace(f"{{{{{part}}}}}", content)
         return lambda _: Response(text, media_type="text/html; charset=utf-8")
 
     routes = [
-        Route("/", page("runs.html")),
-        Route("/run/{run_id}", page("run.html")),
-        Route("/sweep/{name}", page("sweep.html")),
+        Route("/", page("runs")),
+        Route("/run/{run_id}", page("run", "follow")),
+        Route("/sweep/{name}", page("sweep")),
         Route("/api/runs", pages.runs),
         Route("/api/figure", pages.figure, methods=["POST"]),
         Route("/api/runs/{run_id}", pages.run),

@@ -10,7 +10,7 @@ from typing import Any
 from testbed.analysis.figures.build import build
 from testbed.analysis.figures.run_figures import run_figures
 from testbed.analysis.figures.table import Figure
-from testbed.analysis.figures.web import web_figure
+from testbed.analysis.figures.web import panels_alone, web_figure
 from testbed.analysis.record.record import Record, load
 from testbed.core.errors import InputError
 
@@ -19,10 +19,7 @@ Drawing = dict[str, Any]
 
 def drawing(figure: Figure, *, dark: bool) -> Drawing:
     """Return {"kind", "title", "notes", "panels": [{"title", "data", "layout", "config"}]}."""
-    panels = [
-        {"title": panel.title, **web_figure(dataclasses.replace(figure, panels=(panel,)), dark=dark)}
-        for panel in figure.panels
-    ]
+    panels = [{"title": panel.title, **web_figure(alone, dark=dark)} for panel, alone in panels_alone(figure)]
     return {"kind": figure.kind, "title": figure.title, "notes": list(figure.notes), "panels": panels}
 
 

@@ -1,42 +1,28 @@
-"""A run's links on its page: what was asked of each, and what was measured."""
+"""A run's links on its page: target and measured values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from testbed.analysis.record.record import Record
+from testbed.analysis.report.measured_table import Column, measured_table
 from testbed.analysis.style import html_page
-from testbed.core.units import format_rate, format_size, format_time
 
-_LINK_HEADINGS = (
-    "link",
-    "from",
-    "to",
-    "WAN",
-    "rate asked",
-    "read back",
-    "measured",
-    "RTT asked",
-    "measured",
-    "loss asked",
-    "measured",
-    "sent",
+_LINK_COLUMNS: tuple[Column, ...] = (
+    *("link", "from", "to", "WAN", ("target rate", "rate"), ("read back", "rate"), ("measured", "rate")),
+    *(("target RTT", "time"), ("measured", "time"), ("target loss", "ratio"), ("measured", "ratio"), ("sent", "size")),
 )
 
 
 def links(record: Record) -> tuple[str, str]:
-    """Asked against measured, and what stands under it."""
-    return html_page.table(_LINK_HEADINGS, _link_rows(record)), _remarks(record)
+    """Return target and measured values of each link, and the note under them."""
+    return measured_table(_LINK_COLUMNS, _link_rows(record)), _remarks(record)
 
 
 def measurements(record: Record) -> str:
-    """Each of them; the table of links has the last one."""
-    return html_page.table(_STAGE_HEADINGS, _stage_rows(record))
-
-
-def shown(convert: Callable[[float], str], value: Any) -> str | None:
-    return None if value is None else convert(value)
+    """Return every measurement; the table of links has the last one."""
+    return measured_table(_STAGE_COLUMNS, _stage_rows(record))
 
 
 def _link_rows(record: Record) -> Iterator[tuple[object, ...]]:
@@ -48,18 +34,16 @@ def _link_rows(record: Record) -> Iterator[tuple[object, ...]]:
             link.get("from"),
             link.get("to"),
             "yes" if link.get("wan") else "no",
-            shown(format_rate, asked.get("rate_bit_s")),
-            shown(format_rate, read_back.get("rate_bit_s")),
-            shown(format_rate, measured.get("rate_bit_s")),
-            shown(format_time, asked.get("rtt_s")),
-            shown(format_time, measured.get("rtt_s")),
-            shown(_percent, asked.get("loss_ratio")),
-            shown(_percent, measured.get("loss_ratio")),
-            shown(format_size, sent.get(_direction(link))),
+            *(values.get("rate_bit_s") for values in (asked, read_back, measured)),
+            *(values.get(key) for key in ("rtt_s", "loss_ratio") for values in (asked, measured)),
+            sent.get(_direction(link)),
         )
 
 
-_STAGE_HEADINGS = ("link", "from", "to", "stage", "rate", "RTT, median", "RTT, 99th percentile", "probes")
+_STAGE_COLUMNS: tuple[Column, ...] = (
+    *("link", "from", "to", "stage", ("rate", "rate"), ("RTT, median", "time"), ("RTT, 99th percentile", "time")),
+    "probes",
+)
 
 
 def _stage_rows(record: Record) -> Iterator[tuple[object, ...]]:
@@ -68,19 +52,12 @@ def _stage_rows(record: Record) -> Iterator[tuple[object, ...]]:
             yield (
                 *_direction(link),
                 found.get("stage"),
-                shown(format_rate, found.get("rate_bit_s")),
-                shown(format_time, found.get("rtt_s")),
-                shown(format_time, found.get("rtt_max_s")),
-                found.get("probes"),
+                *(found.get(key) for key in ("rate_bit_s", "rtt_s", "rtt_max_s", "probes")),
             )
 
 
 def _direction(link: dict[str, Any]) -> tuple[object, ...]:
     return link.get("name"), link.get("from"), link.get("to")
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.3g} %"
 
 
 def _remarks(record: Record) -> str:

@@ -11,7 +11,7 @@ from testbed.analysis.figures.table import Figure
 from testbed.analysis.record.identity import UNKNOWN, kind_of
 from testbed.analysis.record.record import Record
 from testbed.analysis.report import changes, link_tables, note_tables
-from testbed.analysis.report.link_tables import shown
+from testbed.analysis.report.measured_table import Column, measured_table
 from testbed.analysis.style import html_page
 from testbed.core.device.profile import SCALED
 from testbed.core.record.summary import compressor_label, left_out_line
@@ -77,12 +77,12 @@ def _raw_data(record: Record) -> str:
 def _used_files(record: Record) -> Iterator[str]:
     """Yield nothing for a run of Longhaul's code alone."""
     if used := (record.summary or {}).get("used_files"):
-        rows = ((one.get("path"), shown(format_size, one.get("size_bytes")), one.get("sha256")) for one in used)
+        rows = ((one.get("path"), one.get("size_bytes"), one.get("sha256")) for one in used)
         remark = (
             "Files outside of Longhaul's code and of installed packages that ran or were named. Without a size: it"
             " changed while the run went on."
         )
-        table = html_page.table(("file", "size", "SHA-256"), rows)
+        table = measured_table(("file", ("size", "size"), "SHA-256"), rows)
         yield html_page.section("User's files", html_page.note(remark), table)
 
 
@@ -91,6 +91,10 @@ def _changes(record: Record) -> Iterator[str]:
     if record.of_kind("change") or (record.spec and record.spec.events):
         table = html_page.table(changes.HEADINGS, changes.rows(record))
         yield html_page.section("Changes while it went on", html_page.note(changes.remark(record)), table)
+
+
+def _shown(form: str, value: Any) -> str | None:
+    return None if value is None else format(value, form)
 
 
 def _departures(record: Record) -> Iterator[str]:
@@ -112,13 +116,14 @@ def _tuning(record: Record) -> Iterator[str]:
                 note.get("step"),
                 note.get("what"),
                 note.get("trial"),
-                shown(format_size, note.get("size_bytes")),
+                note.get("size_bytes"),
                 note.get("buckets"),
-                shown(format_time, note.get("step_s")),
+                note.get("step_s"),
             )
             for note in notes
         )
-        table = html_page.table(("time", "after step", "what", "trial", "size", "buckets", "a step takes"), rows)
+        columns = ("time", "after step", "what", "trial", ("size", "size"), "buckets", ("a step takes", "time"))
+        table = measured_table(columns, rows)
         yield html_page.section("Search of the size of buckets", html_page.note(remark), table)
 
 
@@ -144,11 +149,11 @@ def _mixing(record: Record) -> Iterator[str]:
         gap = note.get("spectral_gap")
         remark = (
             f"Graph {note.get('graph')}: {note.get('edges')} edges, {note.get('wan_edges')} of them between regions;"
-            f" at most {note.get('most_neighbours')} neighbours; spectral gap {shown('{:.4f}'.format, gap)};"
+            f" at most {note.get('most_neighbours')} neighbours; spectral gap {_shown('.4f', gap)};"
             f" consensus step size {note.get('consensus_step_size')}."
         )
         last = record.of_kind("consensus")
-        rows = [(one.get("rank"), shown("{:.2e}".format, one.get("distance"))) for one in last]
+        rows = [(one.get("rank"), _shown(".2e", one.get("distance"))) for one in last]
         table = html_page.table(("rank", "distance from the mean, over its norm"), rows)
         yield html_page.section("Replicas and their neighbours", html_page.note(remark), table)
 
@@ -166,17 +171,17 @@ def _far_keys(record: Record) -> Iterator[str]:
     for note in texts:
         beside = compared.get(note.get("text"), {})
         trips = f"{note.get('round_trips')} + {note.get('round_trips_ahead')} ahead"
-        shares = [shown("{:.3f}".format, beside.get(name)) for name in ("token_match", "mass_recall", "relative_error")]
+        shares = [_shown(".3f", beside.get(name)) for name in ("token_match", "mass_recall", "relative_error")]
         answers = f"{note.get('right')} of {note.get('questions')}"
-        sizes = [
-            shown(format_size, note.get(name)) for name in ("set_up_bytes", "up_bytes", "down_bytes", "near_bytes")
-        ]
-        times = [shown(format_time, note.get(name)) for name in ("first_token_s", "token_s")]
+        sizes = [note.get(name) for name in ("set_up_bytes", "up_bytes", "down_bytes", "near_bytes")]
+        times = [note.get(name) for name in ("first_token_s", "token_s")]
         rows.append((note.get("text"), note.get("tokens"), *sizes, trips, *times, answers, *shares))
-    headings = ("text", "bytes decoded", "set up", "up", "down", "near", "round trips", "to the first", "to each other")
+    sent = tuple((name, "size") for name in ("set up", "up", "down", "near"))
+    times_to = (("to the first", "time"), ("to each other", "time"))
+    columns: tuple[Column, ...] = ("text", "bytes decoded", *sent, "round trips", *times_to)
     judged = ("answers right", "same byte found", "attention on what came", "error of attention")
     yield html_page.section(
-        "Keys and values far away", html_page.note(remark), html_page.table((*headings, *judged), rows)
+        "Keys and values far away", html_page.note(remark), measured_table((*columns, *judged), rows)
     )
 
 

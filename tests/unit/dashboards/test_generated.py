@@ -21,6 +21,7 @@ with warnings.catch_warnings():
 
     from dashboards import generate
     from dashboards.vocabulary.colors import of_methods
+    from dashboards.vocabulary.queries import shortly_named
 
 from dashboards.conventions import faults
 from dashboards.interpolate import panels, targets
@@ -32,6 +33,23 @@ FILES = sorted(generate.FOLDER.glob("*.json"))
 def load(path: Path) -> dict[str, Any]:
     board: dict[str, Any] = json.loads(path.read_text())
     return board
+
+
+def test_legends_name_runs_shortly() -> None:
+    """Ids are so long that Grafana cuts legends of them off, and hides what differs."""
+    legends = [target.legend for path in FILES for target in targets(load(path)) if "short" in target.legend]
+    assert len(legends) > 30
+    assert not [target for path in FILES for target in targets(load(path)) if "{{run}}" in target.legend]
+    found = re.match(r'label_replace\(x, "short", "(.*)", "run", "(.*)"\)', shortly_named("x"))
+    assert found
+    short = re.sub(r"\$(\d)", r"\\\1", found[1])
+    for run, name in (
+        ("20261128T182344Z-wan100m-local_sgd-none-d94071e3", "wan100m-local_sgd-none 18:23:44"),
+        ("20261128T182344Z-dtfm-regional4-ddp-topk-d94071e3", "dtfm-regional4-ddp-topk 18:23:44"),
+        ("20261128T182344Z-measured", "measured 18:23:44"),
+    ):
+        whole = re.fullmatch(found[2], run)
+        assert whole and whole.expand(short) == name
 
 
 def test_the_committed_files_are_what_the_code_makes() -> None:
@@ -145,7 +163,11 @@ def test_what_the_variables_choose_from_is_chained() -> None:
 
 @pytest.mark.parametrize("name", ["none", "topk", "chunked_topk", "int8", "int8_zstd", "deepreduce_bloom"])
 @pytest.mark.parametrize(
-    "series", ["{}", "{} wan1g digits", "time to target {}", "20260101T000000Z-wan1g-ddp-{}-0f7d41cd"]
+    "series",
+    [
+        *("{}", "{} wan1g digits", "time to target {}", "20260101T000000Z-wan1g-ddp-{}-0f7d41cd"),
+        *("wan1g-ddp-{} 18:23:44", "wan1g-ddp-{} 18:23:44 accuracy"),
+    ],
 )
 def test_a_series_has_its_method_s_colour_and_no_other(name: str, series: str) -> None:
     found = []

@@ -75,6 +75,8 @@ function setParams(params) {
   history.replaceState(null, "", text ? `?${text}` : location.pathname);
 }
 
+if (location.pathname === "/") document.querySelector("nav a").setAttribute("aria-current", "page");
+
 const darkQuery = matchMedia("(prefers-color-scheme: dark)");
 
 // Calls `work` again and again, never twice at a time, and not while the page is hidden.

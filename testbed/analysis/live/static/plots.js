@@ -39,20 +39,28 @@ class DrawingPlace {
     }
     while (this.boxes.length < drawing.panels.length) this.boxes.push(this.newBox());
     this.notes.replaceChildren(...drawing.notes.map((note) => element("p", { class: "note" }, note)));
-    for (const [number, panel] of drawing.panels.entries()) await this.drawPanel(Plotly, this.boxes[number], panel);
+    for (const [number, panel] of drawing.panels.entries()) {
+      const withBars = panel.data.filter((trace) => trace.error_x || trace.error_y).map((trace) => trace.legendgroup);
+      await this.drawPanel(Plotly, this.boxes[number], panel, [drawing.kind, panel.title, ...withBars].join("\n"));
+    }
     longhaulPage.drawn += 1;
   }
 
   newBox() {
     const [plot, legend] = [element("div", { class: "plot" }), element("div", { class: "legend" })];
-    const figure = element("figure", {}, plot, legend);
+    const caption = element("figcaption");
+    const figure = element("figure", {}, caption, plot, legend);
     this.panels.append(figure);
-    return { figure, plot, legend, panel: null };
+    return { figure, caption, plot, legend, panel: null };
   }
 
-  async drawPanel(Plotly, box, panel) {
+  async drawPanel(Plotly, box, panel, name) {
+    // A zoom, and the colours of error bars, would stay from what was drawn here before.
+    if (box.name !== name) Plotly.purge(box.plot);
+    box.name = name;
     box.panel = panel;
     box.figure.setAttribute("aria-label", panel.title || "figure");
+    box.caption.textContent = panel.title;
     for (const trace of panel.data) trace.visible = !this.off.has(trace.legendgroup);
     await Plotly.react(box.plot, panel.data, panel.layout, panel.config);
     this.drawLegend(box);

@@ -37,11 +37,10 @@ function showState(follower) {
 }
 
 async function showVerdicts() {
-  let found;
-  try {
-    found = await ask(`${address}/verdicts`);
-  } catch (error) {
-    byId("changes").replaceChildren(element("li", { class: "note" }, error.message));
+  const found = await ask(`${address}/verdicts`);
+  longhaulPage.verdicts = found.changes.length;
+  if (found.faults) {
+    byId("changes").replaceChildren(...found.faults.map((fault) => element("li", { class: "note" }, fault)));
     return;
   }
   const changes = found.changes;
@@ -74,11 +73,14 @@ function showLinks(use) {
   const links = details.links;
   if (!links.length) { byId("links").replaceChildren(element("caption", { class: "note" }, "No link was measured.")); return; }
   const pairs = { measured_rate_bit_s: "target_rate_bit_s", measured_rtt_s: "target_rtt_s" };
-  const units = LINK_COLUMNS.map(([, key, kind]) => columnUnit(links.map((link) => link[pairs[key] || key]), kind));
-  const head = LINK_COLUMNS.map(([name], index) => element("th", { class: "number", scope: "col" }, `${name} (${units[index][1]})`));
+  // Units suit the links that matter: an access link may have a hundred times the rate.
+  const wan = links.filter((link) => link.wan);
+  const units = LINK_COLUMNS.map(([, key, kind]) => columnUnit((wan.length ? wan : links).map((link) => link[pairs[key] || key]), kind));
+  const names = LINK_COLUMNS.map(([name], index) => `${name} (${units[index][1]})`);
+  const head = names.map((name) => element("th", { class: "number", scope: "col" }, name));
   const body = links.map((link) => element("tr", { "data-link": link.name },
     element("th", { scope: "row" }, `${link.from} → ${link.to}`, link.wan ? null : element("span", { class: "note" }, " access")),
-    ...LINK_COLUMNS.map(([, key], index) => element("td", { class: "number" }, shown(link[key], units[index][0])))));
+    ...LINK_COLUMNS.map(([, key], index) => element("td", { class: "number", "data-name": names[index] }, shown(link[key], units[index][0])))));
   byId("links").replaceChildren(element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "link"), ...head)), element("tbody", {}, ...body));
   colorTopology(use);
 }

@@ -19,7 +19,7 @@ const MANY = 400;
 const chosen = { ticks: new Set(), sort: "-started", kind: "accuracy_over_time", band: "range", off: new Set() };
 let version = -1;
 let runs = new Map();
-let question = 0;
+let wanted = 0;
 let place = null;
 let kinds = {};
 
@@ -129,8 +129,22 @@ function filter() {
   longhaulPage.rows = seen.size;
 }
 
+// Ticks that come while an answer is awaited make one further question, not one each.
 async function overlay() {
-  const mine = ++question;
+  wanted += 1;
+  if (wanted > 1) return;
+  try {
+    for (let answered = 0; answered !== wanted;) {
+      answered = wanted;
+      await overlayOnce();
+    }
+  } finally {
+    wanted = 0;
+  }
+}
+
+async function overlayOnce() {
+  const mine = wanted;
   const ticked = [...chosen.ticks].filter((run) => runs.has(run));
   byId("overlay").classList.toggle("empty", !ticked.length);
   const doubtful = ticked.some((run) => isDoubtful(runs.get(run)) || runs.get(run).status === "running");
@@ -144,7 +158,7 @@ async function overlay() {
   try {
     const body = JSON.stringify({ ...asked, invalid: doubtful });
     const found = await ask("/api/figure", { method: "POST", body, headers: { "Content-Type": "application/json" } });
-    if (mine !== question) return; // a later tick has overtaken this answer
+    if (mine !== wanted) return; // a later tick has overtaken this answer
     place = place || new DrawingPlace(byId("figure"), { off: chosen.off, onHide: writeAddress });
     if (!found.panels.length) found.notes.push(`These runs hold nothing for this figure: ${kinds[chosen.kind]}.`);
     await place.draw(found);
@@ -193,6 +207,8 @@ async function refresh() {
       if (isFirst) longhaulPage.tableMs = performance.now();
       // The figures wait until the table is painted.
       requestAnimationFrame(() => setTimeout(overlay));
+      // Read while nobody waits for it, so that the first tick draws at once.
+      if (isFirst) requestIdleCallback(() => plotly().catch(tellFault), { timeout: 2000 });
     }
     if (byId("told").textContent.startsWith("The server")) byId("told").textContent = "";
   } catch (error) {

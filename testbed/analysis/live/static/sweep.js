@@ -17,12 +17,13 @@ function mean(row, key) {
 function showTable(results, measures) {
   const shownMeasures = measures.filter(([key]) => results.rows.some((row) => isNumber(mean(row, key))));
   const units = shownMeasures.map(([key, , kind]) => columnUnit(results.rows.map((row) => mean(row, key)), kind));
+  const names = shownMeasures.map(([, heading], index) => (units[index][1] ? `${heading} (${units[index][1]})` : heading));
   const head = [...results.axes.map((axis) => element("th", { scope: "col" }, axis)), element("th", { scope: "col" }, "verdicts"),
-    ...shownMeasures.map(([, heading], index) => element("th", { scope: "col", class: "number" }, units[index][1] ? `${heading} (${units[index][1]})` : heading))];
+    ...names.map((name) => element("th", { scope: "col", class: "number" }, name))];
   const rows = results.rows.map((row) => element("tr", {},
-    ...results.axes.map((axis) => element("td", {}, row.axes[axis] ?? "–")),
+    ...results.axes.map((axis) => element("td", { "data-name": axis }, row.axes[axis] ?? "–")),
     element("td", {}, ...verdicts(row)),
-    ...shownMeasures.map(([key], index) => element("td", { class: "number" }, shown(mean(row, key), units[index][0])))));
+    ...shownMeasures.map(([key], index) => element("td", { class: "number", "data-name": names[index] }, shown(mean(row, key), units[index][0])))));
   byId("rows").replaceChildren(element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   longhaulPage.rows = rows.length;
 }

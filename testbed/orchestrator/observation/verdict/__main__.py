@@ -78,8 +78,11 @@ def _answer(known: dict[str, VerdictHistory], path: str) -> dict[str, Any]:
     try:
         history = known.pop(path, None) or VerdictHistory(RunDir(Path(path)))
         history.read()
-    except (LonghaulError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return {"fault": f"{type(error).__name__}: {error}"}
+    except (LonghaulError, OSError) as error:
+        return {"fault": str(error)}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        words = "the record is damaged, or from before the rules of this version, which need more of an event"
+        return {"fault": f"{words} ({type(error).__name__}: {error})"}
     known[path] = history
     while len(known) > _MAX_RUNS:
         known.pop(next(iter(known)))

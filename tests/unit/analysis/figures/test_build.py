@@ -167,6 +167,14 @@ def test_a_method_has_one_style_on_all_networks(tmp_path: Path) -> None:
     assert styles[0] == styles[1]
 
 
+def test_panels_of_compressors_show_a_strategy_alike_where_one_lacks(tmp_path: Path) -> None:
+    pairs = itertools.product(STRATEGIES, ("none", "topk", "int8"))
+    found = [load(drawn_run(tmp_path, *pair)) for pair in pairs if pair != ("diloco", "none")]
+    panels = build(found, "time_to_target").panels
+    assert [len(panel.series) for panel in panels] == [3, 4, 4]
+    assert len({one.style for panel in panels for one in panel.series if one.strategy == "gossip"}) == 1
+
+
 def test_settings_of_one_method_are_told_apart_and_other_differences_are_said(tmp_path: Path) -> None:
     records = [load(drawn_run(tmp_path, "ddp", "topk", density=density)) for density in (0.01, 0.1)]
     figure = build([*records, load(drawn_run(tmp_path, "ddp", "none"))], "accuracy_over_time")

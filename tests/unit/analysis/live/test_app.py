@@ -117,7 +117,7 @@ def test_the_verdict_changes_over_time(runs: Path) -> None:
     assert again["changes"][-1][1] == "invalid" and again["changes"][-1][2]
     run.spec.write_text("{}")
     answer = TestClient(application(runs), base_url="http://127.0.0.1").get(f"/api/runs/{RUN_ID}/verdicts")
-    assert answer.status_code == 503 and "verdict over time" in answer.json()["faults"][0]
+    assert answer.json()["changes"] == [] and "verdict over time" in answer.json()["faults"][0]
 
 
 def test_only_whole_new_lines_are_told(tmp_path: Path) -> None:

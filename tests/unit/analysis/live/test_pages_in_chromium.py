@@ -28,6 +28,10 @@ COMPRESSORS = ("none", "topk", "int8", "powersgd", "fp16", "sz3", "randomk", "bf
 FULL = "20250102T030405Z-wan-ddp-topk-0123abcd"
 FOLLOWED = "20250102T030406Z-wan-ddp-topk-0123abcd"
 SIDEWAYS = "document.documentElement.scrollWidth"
+CUT_OFF = """[...document.querySelectorAll(
+  "h2, h3, label, select, button, td, th, figcaption, .row > *, .facts b, .plot text, .legend button")]
+  .filter((one) => one.getBoundingClientRect().width && !one.closest(".scrolls"))
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.textContent)"""
 SHOWN = "[...document.querySelectorAll('#rows > .row')].filter((row) => !row.hidden).length"
 TICKED = "document.querySelectorAll('#rows input:checked').length"
 
@@ -134,6 +138,42 @@ def test_ten_ticks_survive_a_reload(browser: Chromium, site: Site) -> None:
     assert series(browser) == drawn and len(drawn) == 10
 
 
+def test_quick_ticks_make_one_further_question(browser: Chromium, site: Site) -> None:
+    open_runs(browser, site)
+    asked = browser.evaluate(
+        """(async () => {
+          const boxes = [...document.querySelectorAll('#rows > .row:not([hidden]) input')].slice(0, 10);
+          const [real, asked] = [window.fetch, []];
+          window.fetch = (path, options) => {
+            if (options?.body) asked.push(JSON.parse(options.body).runs.length);
+            return real(path, options);
+          };
+          boxes.forEach((box) => box.click());
+          while (longhaulPage.ticked !== 10) await new Promise((done) => setTimeout(done, 10));
+          window.fetch = real;
+          return asked;
+        })()"""
+    )
+    assert asked == [1, 10]
+
+
+def test_another_figure_keeps_nothing_of_the_one_before(browser: Chromium, site: Site) -> None:
+    """Plotly keeps a zoom as long as the state of a place has the same name."""
+    open_runs(browser, site, "?q=compressor%3Dint8,fp16")
+    browser.click("#tick-all")
+    browser.wait_for("longhaulPage.ticked === 2")
+    end = "document.querySelector('.plot')._fullLayout.xaxis.range[1]"
+    whole = browser.evaluate(end)
+    browser.drag(".plot .nsewdrag", 0.3)
+    browser.wait_for(f"{end} < 0.9 * {whole}")
+    zoomed = browser.evaluate(end)
+    browser.evaluate("overlay().then(() => true)")
+    assert browser.evaluate(end) == zoomed, "the same figure again"
+    browser.evaluate("(() => { byId('kind').value = 'accuracy_over_steps'; })()")
+    browser.evaluate("byId('kind').dispatchEvent(new Event('change'))")
+    browser.wait_for(f"{end} >= 60")
+
+
 def test_the_keyboard_ticks_a_run_and_hides_a_series(browser: Chromium, site: Site) -> None:
     open_runs(browser, site)
     browser.evaluate("document.querySelector('#head button:last-of-type').focus()")
@@ -151,7 +191,7 @@ def test_the_keyboard_ticks_a_run_and_hides_a_series(browser: Chromium, site: Si
 
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("is_dark", [False, True])
-def test_no_page_scrolls_sideways(browser: Chromium, site: Site, width: int, is_dark: bool) -> None:
+def test_no_page_scrolls_sideways_or_is_cut_off(browser: Chromium, site: Site, width: int, is_dark: bool) -> None:
     scheme = [{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}]
     browser.call("Emulation.setEmulatedMedia", features=scheme)
     for name, path, ready in (
@@ -166,6 +206,7 @@ def test_no_page_scrolls_sideways(browser: Chromium, site: Site, width: int, is_
             browser.wait_for("longhaulPage.ticked > 0")
         browser.screenshot(SCREENSHOTS / f"live-{name}-{width}{'-dark' if is_dark else ''}.png")
         assert browser.evaluate(SIDEWAYS) <= width, name
+        assert browser.evaluate(CUT_OFF) == [], name
         back = browser.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (back == "rgb(255, 255, 255)") != is_dark
     browser.call("Emulation.setEmulatedMedia", features=[])
