@@ -43,6 +43,7 @@ def test_a_possible_spec_has_no_faults() -> None:
         "computes": True,
         "epoch_steps": 23,
         "data_hash": None,
+        "data_licence": None,
         "start_hash": None,
     }
 

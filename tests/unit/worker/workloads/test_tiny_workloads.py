@@ -167,7 +167,8 @@ def test_what_is_asked_for_is_hidden_and_classes_are_many() -> None:
 def test_the_yaml_has_the_defaults_and_bad_ones_are_refused_together(kind: type[FineTuned]) -> None:
     name = {"TinyVit": "tiny_vit", "TinyBert": "tiny_bert"}[kind.__name__]
     given = yaml.safe_load((CLONE / "experiments" / "conf" / "workload" / f"{name}.yaml").read_text())
-    defaults = {key: one.default for key, one in inspect.signature(kind).parameters.items() if key != "partition"}
+    later = ("partition", "schedule", "warm_up_steps")  # not in the file, or specs of recorded runs would change
+    defaults = {key: one.default for key, one in inspect.signature(kind).parameters.items() if key not in later}
     assert {key: value for key, value in given.items() if key not in ("_target_", "run")} == defaults
     wrong = {"augment": 9} if kind is TinyVit else {}
     with pytest.raises(ValueError, match="learning_rate=0: must be above 0") as caught:
