@@ -83,8 +83,11 @@ def result(system: System, found: Sequence[Found]) -> dict[str, Any]:
 def judged_again(system: System, recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded result, judged by the terms as they are declared now.
 
-    Records older than the ledger have one ratio at most: it counts as one repeat, whatever it was the median of.
+    Records older than the ledger have one ratio at most: it counts as one repeat, whatever it was the median of. A
+    record of another declared baseline or setting is of other arms: nothing of it counts.
     """
+    if recorded["baseline"] != system.baseline or not recorded["condition"].startswith(system.setting):
+        return result(system, [])
     by_repeat = recorded.get("ratios")
     if by_repeat is None:
         by_repeat = {} if recorded["emulated"] is None else {"0": recorded["emulated"]}

@@ -258,6 +258,10 @@ def test_what_is_measured_beforehand_is_the_whole_model() -> None:
         ({"pp": 8}, ["strategy.pp=8: 8 stages, and the model has 5 pieces; use fewer"]),
         ({"pp": 2, "cuts": [0, 1, 2]}, ["strategy.cuts=(0, 1, 2): 3 stages, but pp=2; give as many"]),
         ({"pp": 2, "micro_batch": 3}, ["strategy.micro_batch=3: must divide the 2 samples of a replica"]),
+        (
+            {"schedule": "auto"},
+            ["strategy.schedule=auto: is chosen with a plan; give plan"],
+        ),
         ({"pp": 4, "micro_batch": 4}, ["strategy.schedule=1f1b: 1 micro-batches; must be at least pp=4"]),
         (
             {"pp": 1, "tp": 8},

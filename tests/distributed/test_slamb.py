@@ -55,6 +55,9 @@ CASES = [
     Case(name="slamb", spec=_given("slamb", **SPARSELY), end=STEPS),
     Case(name="slamb by a ring", spec=_given("slamb", collective="ring", **SPARSELY), end=STEPS),
     Case(name="slamb until it averages", spec=_given("slamb", **SPARSELY), end=STEPS, finishes=False),
+    Case(name="slamb, fp16", spec={"compressor": "fp16", **_given("slamb", **SPARSELY)}, end=STEPS),
+    Case(name="one step, fp16", spec={"compressor": "fp16", **_given("slamb", **RARELY)}, end=1, finishes=False),
+    Case(name="lamb, fp16", spec={"compressor": "fp16", **_given("lamb")}, end=STEPS),
     Case(name="lamb", spec=_given("lamb"), end=STEPS),
     Case(name="lamb, in parts", spec=_given("lamb", accumulate=3, clip_norm=1e6, bucket_size="8 KiB"), end=STEPS),
     Case(name="lamb, clipped", spec=_given("lamb", clip_norm=0.01, epsilon=0.1), end=STEPS),
@@ -100,9 +103,14 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 class _Reference:
-    """SLAMB by masks of single elements and in double precision, all ranks in one process."""
+    """SLAMB by masks of single elements and in double precision, all ranks in one process.
 
-    def __init__(self, spec: RunSpec) -> None:
+    Args:
+        wire: As what a rank's part of the mean momentum travels.
+    """
+
+    def __init__(self, spec: RunSpec, wire: torch.dtype = torch.float64) -> None:
+        self.wire = wire
         self.spec, self.workload, self.bounded = spec, build_parts(spec).workload, 0
         first = self.workload.model(spec.seed)
         self.models = [copy.deepcopy(first) for _ in range(RANKS)]
@@ -133,7 +141,8 @@ class _Reference:
                 v.mul_(0.999).add_(0.001 * p.grad.double() ** 2)
         for index, turn_of in enumerate(self.turn_of):
             mask = torch.ones_like(self.m[0][index]) == 1 if turn_of is None else turn_of == step % TURNS
-            mean = torch.stack([self.m[rank][index] for rank in range(RANKS)]).mean(0)
+            parts = [(self.m[rank][index] / RANKS).to(self.wire) for rank in range(RANKS)]
+            mean = torch.stack(parts).double().sum(0)
             self.freshness[index] *= BETA3
             self.freshness[index][mask] = 1.0
             for rank, model in enumerate(self.models):
@@ -193,6 +202,19 @@ def test_it_takes_the_steps_of_the_paper(answers: Answers, folder: Path) -> None
         assert len({answer[name]["crc32"] for answer in answers}) == 1
 
 
+def test_momenta_in_float16_take_the_steps_of_momenta_that_were_rounded(answers: Answers, folder: Path) -> None:
+    rounded = _Reference(make_spec(workers=RANKS, **CASES[0].spec), torch.float16)
+    for step in range(STEPS):
+        losses = rounded.step(step)
+        assert [answer["slamb, fp16"]["losses"][step] for answer in answers] == pytest.approx(losses, rel=2e-3)
+    rounded.average()
+    found = parameters(folder, "slamb, fp16")
+    # sums of a ring are rounded too, in its own order
+    assert _apart(found, _flat(rounded.models[0])) <= 5e-3
+    assert _apart(found, parameters(folder, "slamb")) > 1e-6, "it was rounded"
+    assert len({answer["slamb, fp16"]["crc32"] for answer in answers}) == 1
+
+
 def test_bytes_are_those_of_the_closed_form(answers: Answers) -> None:
     def sent(name: str) -> int:
         return sum(answer[name]["sent"] for answer in answers)
@@ -204,6 +226,10 @@ def test_bytes_are_those_of_the_closed_form(answers: Answers) -> None:
     assert sent("slamb") == FACTOR * (2 * cycle + 3 * TOTAL)  # and once more at the end
     assert sent("densely") == FACTOR * STEPS * 2 * TOTAL
     assert sent("lamb") == FACTOR * STEPS * TOTAL
+    # as float16 momenta and gradients take half; parameters are averaged as they are
+    assert sent("one step, fp16") == FACTOR * (ALWAYS + FIRST_TURN) // 2
+    assert sent("slamb, fp16") == FACTOR * (cycle + 3 * TOTAL)
+    assert sent("lamb, fp16") == FACTOR * STEPS * TOTAL // 2
 
 
 def test_ranks_with_lamb_are_one_rank_with_all_their_batches(answers: Answers, folder: Path) -> None:

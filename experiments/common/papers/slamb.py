@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from experiments.common.papers.dear import MODELS
 
-_SLAMB = ("strategy=slamb", "strategy.sync_every=10")
+_FP16 = ("compressor=fp16",)
+
+
+def _slamb(sync_every: int) -> tuple[str, ...]:
+    return "strategy=slamb", f"strategy.sync_every={sync_every}"
+
+
 ARMS = {
-    "SLAMB": _SLAMB,
-    "SLAMB, fp16": (*_SLAMB, "compressor=fp16"),
-    "SLAMB, averaged every 50": ("strategy=slamb", "strategy.sync_every=50"),
+    "SLAMB": _slamb(10),
+    "SLAMB, fp16": (*_slamb(10), *_FP16),
+    "SLAMB, averaged every 50": _slamb(50),
+    "SLAMB, averaged every 100": _slamb(100),
+    "SLAMB, fp16, averaged every 50": (*_slamb(50), *_FP16),
+    "SLAMB, fp16, averaged every 100": (*_slamb(100), *_FP16),
     "LAMB": ("strategy=lamb",),
-    "LAMB, fp16": ("strategy=lamb", "compressor=fp16"),
+    "LAMB, fp16": ("strategy=lamb", *_FP16),
 }
+"""Arms by name. The authors average parameters every 50 or 100 steps.
+
+Momenta, or gradients of LAMB, travel as float16 with fp16; parameters are averaged as float32.
+"""
 BERT = MODELS["BERT-large"]
 SAMPLES, SIMULATED_RATE_BIT_S = 64, 10e9
 """Of one worker: 65,536 of 1,024 workers, the largest batch of LAMB's paper."""

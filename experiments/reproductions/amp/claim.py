@@ -17,7 +17,7 @@ CLAIM = Claim(
         device="paced: 0.4 s for 8 samples, all alike",
         workers="4, one a region",
         network="100 Mbit/s, 20 ms; or two near pairs",
-        baseline="Megatron's heuristic and DT-FM's placement",
-        metric="step time",
+        baseline="Megatron's heuristic with its best micro-batch and schedule",
+        metric="step time of AMP's first plan",
     ),
 )

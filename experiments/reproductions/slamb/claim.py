@@ -13,7 +13,7 @@ CLAIM = Claim(
         metric="time of the pre-training",
     ),
     ours=Setup(
-        model="`glyphs`, batches of 1,024, 100 steps",
+        model="`fashion`, batches of 1,024, 100 steps",
         device="paced: 0.1 s a step",
         workers="4; BERT-large on 4 to 1,024 simulated",
         network="one switch, 100 Mbit/s",

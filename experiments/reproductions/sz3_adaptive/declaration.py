@@ -18,9 +18,11 @@ BOUNDS = {"parameters": (0.1, 0.03, 0.01, 0.003, 0.001), "differences": (0.3, 0.
 _PARAMS = ("strategy.uplink.payload=params", "strategy.downlink.payload=params")
 _GRAD = ("strategy.uplink.payload=grad",)
 _FIXED = "testbed.worker.methods.parameter_server.bounds.baselines.Fixed"
+_ADAPTIVE = "testbed.worker.methods.parameter_server.bounds.adaptive.AdaptiveBound"
 _SZ3, _RAW = ("compressor=sz3",), ("compressor=none",)
 _PLAIN = ("strategy.uplink.codec=int8_zstd", "strategy.downlink.codec=int8_zstd")
-LOOSER = ("strategy.bound.alpha=0.7", "strategy.bound.alpha_max=2")
+ADAPTIVE = (f"strategy.bound={{_target_: {_ADAPTIVE}}}",)
+LOOSER = (f"strategy.bound={{_target_: {_ADAPTIVE}, alpha: 0.7, alpha_max: 2}}",)
 """Parameters bear more noise than differences: what is rounded is not near 0, and small changes are not left out."""
 
 
@@ -31,16 +33,16 @@ def fixed(alpha: float) -> tuple[str, ...]:
 
 ARMS: dict[str, tuple[str, ...]] = {
     "parameters, adaptive": (*_SZ3, *_PARAMS, *LOOSER),
-    "raw": _RAW,
-    "differences, adaptive": _SZ3,
-    "gradients, adaptive": (*_SZ3, *_GRAD),
-    "gradients, raw": (*_RAW, *_GRAD),
+    "raw": (*_RAW, *ADAPTIVE),
+    "differences, adaptive": (*_SZ3, *ADAPTIVE),
+    "gradients, adaptive": (*_SZ3, *_GRAD, *ADAPTIVE),
+    "gradients, raw": (*_RAW, *_GRAD, *ADAPTIVE),
     "parameters, int8 and zstd": (*_PLAIN, *_PARAMS, *fixed(0.003)),
-    "parameters, fp16": ("compressor=fp16", *_PARAMS),
+    "parameters, fp16": ("compressor=fp16", *_PARAMS, *ADAPTIVE),
     **{f"parameters, {bound:g}": (*_SZ3, *_PARAMS, *fixed(bound)) for bound in BOUNDS["parameters"]},
     **{f"differences, {bound:g}": (*_SZ3, *fixed(bound)) for bound in BOUNDS["differences"]},
 }
-_QUICK = ("parameters, adaptive", "raw", "differences, adaptive")
+_QUICK = ("parameters, adaptive", "raw", "parameters, 0.01", "differences, adaptive")
 _SECONDS = {"wan100m": 150, "wan1g": 150}
 
 

@@ -10,7 +10,13 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from testbed.core.parallelism.costs import corrected, published, published_boundaries, published_layer_times_s
+from testbed.core.parallelism.costs import (
+    corrected,
+    corrected_total_s,
+    published,
+    published_boundaries,
+    published_layer_times_s,
+)
 from testbed.core.parallelism.cuts import Cuts, even_layers, published_cuts
 from testbed.core.parallelism.memory import memory_faults
 from testbed.core.parallelism.placements import Placement, starts
@@ -68,6 +74,9 @@ def dt_fm(problem: Problem, options: Options) -> Candidate | Rejected:
 def amp_published(problem: Problem, options: Options, *, as_released: bool = False) -> Ranking:
     """Plans in the order of AMP's own model, with its cuts and ranks in their order, whatever memory they need.
 
+    It tells no schedule from another: of plans that it says take the same time the corrected model's faster one is
+    first.
+
     Args:
         as_released: with the faults of the authors' code too, which their paper does not have: see `published` and
             `published_cuts`.
@@ -81,7 +90,7 @@ def amp_published(problem: Problem, options: Options, *, as_released: bool = Fal
         else:
             plan = _published_plan(problem, shape, as_released)
             candidates.append(Candidate(plan, published(plan, problem, last_link_only=as_released)))
-    candidates.sort(key=lambda candidate: candidate.cost.total_s)
+    candidates.sort(key=lambda one: (one.cost.total_s, corrected_total_s(one.plan, problem)))
     return Ranking(tuple(candidates), tuple(rejected))
 
 

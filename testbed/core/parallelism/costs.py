@@ -2,15 +2,15 @@
 
 B micro-batches, T_i the forward and backward of one on stage i, c_j one message over the boundary after stage j.
 
-| model     | pipeline                                               | gradients                    |
-|---|---|---|
-| published | (B-1) max T_i + sum T_i + sum c_j                      | flat ring, slowest link, no latency |
-| corrected | (B-1) max(max T_i, max 2 c_j) + sum T_i + 2 sum c_j    | flat ring or by region       |
+Published: Li et al., "AMP", NeurIPS 2022 (arXiv:2210.07297), section 3.2: a pipeline takes (B-1) max T_i + sum T_i +
+sum c_j, gradients a flat ring over its slowest link. Its c_j is of the forward message alone, is paid once though every
+micro-batch sends, has no latency, and is the mean of replicas though the slowest counts; no schedule is told from
+another; links are never shared; memory is not looked at; gradients follow the pipeline, without overlap.
 
-Published: Li et al., "AMP", NeurIPS 2022 (arXiv:2210.07297), section 3.2. Its c_j is of the forward message alone, is
-paid once though every micro-batch sends, has no latency, and is the mean of replicas though the slowest counts; links
-are never shared; memory is not looked at; gradients follow the pipeline, without overlap. Corrected: all of that but
-the last. The same shape is HARP's (EuroSys 2026).
+Corrected: the schedule is followed action by action (`testbed.core.parallelism.schedules`), so that a position of 1F1B
+waits where the micro-batches that it may have in flight are all under way. Messages take their latency and queue for
+their link, both ways; the slowest replica counts. A position sums its gradients when its own last backward is done, by
+a flat ring or by region, and begins its next step then.
 
 Published, a micro-batch takes as many times as long as one sample as it has samples; corrected, a layer has a part that
 does not grow (`LayerProfile.call_s`). Both take backward for twice forward. What ranks of one region send to each other
@@ -28,6 +28,7 @@ from testbed.core.costs.collective import chain_chunks
 from testbed.core.parallelism.memory import memory_bytes
 from testbed.core.parallelism.plan import INTERLEAVED, Plan
 from testbed.core.parallelism.problem import RING, LinkMatrix, Problem
+from testbed.core.parallelism.schedules import Durations, least_s, period_s
 
 STEP_OF_FORWARD = 3
 """Forward and backward together, in forwards."""
@@ -53,13 +54,13 @@ class Cost:
     """Predicted, of one step."""
 
     pipe_s: float
-    """Of the busiest position, if it never waited."""
+    """Time of the busiest position, if it never waited."""
     bubble_s: float
-    """Of filling and draining the pipeline."""
+    """Time for which it waits in the schedule's order, if messages took none; AMP's: filling and draining."""
     link_s: float
-    """What activations and their gradients add."""
+    """Time that activations and their gradients add."""
     dp_s: float
-    """Of summing gradients."""
+    """Time that summing gradients adds."""
     memory_bytes: tuple[int, ...]
     """Of a rank of each position."""
 
@@ -69,23 +70,46 @@ class Cost:
 
 
 def corrected(plan: Plan, problem: Problem) -> Cost:
-    """
-    Interleaved, filling is divided by the chunks, as in Narayanan et al., SC 2021 (arXiv:2104.04473), section 2.2, and
-    a position sends over all boundaries that leave it; with uneven stages this is an approximation.
+    """Return what a step takes that follows another one, and its parts.
 
     Raises:
         ValueError: the plan does not fit the problem; see `Plan.check`.
     """
     loads, count = _loads_s(plan, problem, stage_times_s), plan.micro_batches(problem.global_batch)
-    messages = boundary_times_s(plan, problem)
-    leaving = [2 * sum(messages[position :: plan.pp]) for position in range(plan.pp)]
-    held_up_s = max(0.0, max(leaving, default=0.0) - max(loads))
+    durations, nothing = durations_of(plan, problem), [0.0] * plan.pp
+    computing_s, pipeline_s = (period_s(plan, count, each, nothing) for each in (durations.alone(), durations))
     return Cost(
         pipe_s=count * max(loads),
-        bubble_s=(sum(loads) - max(loads)) / plan.chunks,
-        link_s=(count - 1) * held_up_s + 2 * sum(messages) / plan.chunks,
-        dp_s=gradients_s(plan, problem),
+        bubble_s=computing_s - count * max(loads),
+        link_s=pipeline_s - computing_s,
+        dp_s=corrected_total_s(plan, problem) - pipeline_s,
         memory_bytes=memory_bytes(plan, problem),
+    )
+
+
+def corrected_total_s(plan: Plan, problem: Problem) -> float:
+    """Return what `corrected` comes to, of a plan that fits the problem; faster than that."""
+    count, after_s = plan.micro_batches(problem.global_batch), position_gradients_s(plan, problem)
+    return period_s(plan, count, durations_of(plan, problem), after_s)
+
+
+def least_total_s(plan: Plan, problem: Problem) -> float:
+    """Return what `corrected` is never below, of a plan that fits the problem; much faster than that."""
+    count, times = plan.micro_batches(problem.global_batch), stage_times_s(plan, problem)
+    longest_s = max(sum(times[position :: plan.pp]) for position in range(plan.pp))
+    return least_s(plan, count, whole_s=sum(times), longest_s=longest_s, sent_s=sum(boundary_times_s(plan, problem)))
+
+
+def durations_of(plan: Plan, problem: Problem) -> Durations:
+    """Return what one micro-batch takes on each stage, and over each boundary of the slowest replica or shard."""
+    times, sizes = stage_times_s(plan, problem), _boundary_bytes(plan, problem)
+    each = zip(boundaries(plan, problem.links), sizes, strict=True)
+    slowest = [(max(boundary, key=lambda channel: channel.seconds(size)), size) for boundary, size in each]
+    return Durations(
+        forward_s=[time / STEP_OF_FORWARD for time in times],
+        backward_s=[time * (STEP_OF_FORWARD - 1) / STEP_OF_FORWARD for time in times],
+        sent_s=[8 * size / channel.rate_bit_s for channel, size in slowest],
+        latency_s=[channel.alpha_s for channel, _ in slowest],
     )
 
 
@@ -115,14 +139,12 @@ def published(plan: Plan, problem: Problem, *, last_link_only: bool = False) -> 
 
 def stage_times_s(plan: Plan, problem: Problem) -> list[float]:
     """Forward and backward of one micro-batch on each stage."""
-    times = layer_times_s(problem, plan.tp, plan.micro_batch)
-    return [sum(times[layer] for layer in plan.layers_of_stage(stage, len(times))) for stage in range(plan.stages)]
+    return _of_stages(plan, layer_times_s(problem, plan.tp, plan.micro_batch))
 
 
 def published_stage_times_s(plan: Plan, problem: Problem) -> list[float]:
-    """Likewise, of a model that goes by what one sample takes."""
-    times = published_layer_times_s(problem, plan.tp, plan.micro_batch)
-    return [sum(times[layer] for layer in plan.layers_of_stage(stage, len(times))) for stage in range(plan.stages)]
+    """Return the same of a model that takes a sample's time for each sample."""
+    return _of_stages(plan, published_layer_times_s(problem, plan.tp, plan.micro_batch))
 
 
 def layer_times_s(problem: Problem, tp: int, micro_batch: int) -> list[float]:
@@ -136,9 +158,8 @@ def published_layer_times_s(problem: Problem, tp: int, micro_batch: int) -> list
 
 def boundary_times_s(plan: Plan, problem: Problem) -> list[float]:
     """One message, one way, over each boundary, in the corrected model."""
-    sizes = _boundary_bytes(plan, problem)
-    each = zip(boundaries(plan, problem.links), sizes, strict=True)
-    return [max(channel.seconds(size) for channel in boundary) for boundary, size in each]
+    of = durations_of(plan, problem)
+    return [sent_s + latency_s for sent_s, latency_s in zip(of.sent_s, of.latency_s, strict=True)]
 
 
 def boundaries(plan: Plan, links: LinkMatrix) -> list[Boundary]:
@@ -168,16 +189,17 @@ def published_boundaries(plan: Plan, links: LinkMatrix) -> list[tuple[float, ...
     ]
 
 
-def gradients_s(plan: Plan, problem: Problem) -> float:
-    """Of summing all gradients, every group at the same time; until the last is done."""
+def position_gradients_s(plan: Plan, problem: Problem) -> list[float]:
+    """Return how long each position takes to sum its gradients, all positions at the same time."""
     if plan.dp == 1:
-        return 0.0
+        return [0.0] * plan.pp
     links, sizes = problem.links, _gradient_bytes(plan, problem)
     groups = list(zip(plan.data_groups, sizes, strict=True))
     rings = [(_leaders(group, links, problem.all_reduce), size) for group, size in groups]
     across = ring_times_s(rings, links)
     inside = [2 * _chains_s(group, size, links, problem.all_reduce) for group, size in groups]
-    return max(a + b for a, b in zip(across, inside, strict=True))
+    summed = [a + b for a, b in zip(across, inside, strict=True)]
+    return [max(summed[first : first + plan.tp]) for first in range(0, len(summed), plan.tp)]
 
 
 def ring_times_s(groups: Sequence[tuple[Sequence[int], float]], links: LinkMatrix) -> list[float]:
@@ -226,6 +248,10 @@ def _gradient_bytes(plan: Plan, problem: Problem) -> list[float]:
     stages = [plan.layers_of_stage(stage, len(problem.layers)) for stage in range(plan.stages)]
     sizes = [sum(problem.layers[layer].parameter_bytes for layer in stage) / plan.tp for stage in stages]
     return [sum(sizes[position :: plan.pp]) for position in range(plan.pp) for _ in range(plan.tp)]
+
+
+def _of_stages(plan: Plan, times_s: Sequence[float]) -> list[float]:
+    return [sum(times_s[layer] for layer in plan.layers_of_stage(stage, len(times_s))) for stage in range(plan.stages)]
 
 
 def _both_ways(links: LinkMatrix, i: int, j: int) -> tuple[str, ...]:

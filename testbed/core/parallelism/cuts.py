@@ -1,4 +1,4 @@
-"""Where to cut a model into stages: optimal for the corrected cost model, as AMP published it, and evenly.
+"""Where to cut a model into stages: optimal for a closed form of the corrected model, as AMP published it, and evenly.
 
 AMP: Li et al., NeurIPS 2022 (arXiv:2210.07297), section 3.3. Its dynamic programming goes through the layers used, the
 stages, and the longest stage so far. The one here keeps for each number of layers and stages all pairs of (longest, sum
@@ -28,11 +28,11 @@ _Point = tuple[float, float, Cuts]
 def best_cuts(
     times_s: Sequence[float], messages: Messages, micro_batches: int, fits: Fits | None = None
 ) -> Cuts | None:
-    """The cuts with which a pipeline takes least time by the corrected model; of equal ones those with the shortest
-    longest stage or exchange, then the earliest.
+    """The cuts with which a pipeline takes least time by a closed form; of equal ones those with the shortest longest
+    stage or exchange, then the earliest.
 
-    The time: (micro_batches - 1) * longest + the sum of stages + twice the sum of messages one way, where `longest` is
-    the longest stage, or twice the longest message.
+    The time, in which no schedule differs from another: (micro_batches - 1) * longest + the sum of stages + twice the
+    sum of messages one way, where `longest` is the longest stage, or twice the longest message.
 
     Args:
         times_s: forward and backward of one micro-batch, of each layer.

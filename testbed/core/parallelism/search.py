@@ -1,28 +1,42 @@
 """All plans for so many ranks, each with its best placement and cuts, in the order of predicted time; and those
 rejected, with why.
 
-By the corrected model of `costs`. Cuts of the fastest pipeline alone, which is what Li et al. look for ("AMP", NeurIPS
-2022, arXiv:2210.07297), may leave one stage with most of the parameters, which its replicas then take long to sum:
-cuts with smaller largest stages are tried too. Placements are all tried up to eight ranks, but for those that equal
-links and memory, or a ring's rotation, make alike; beyond that a seeded local search improves two starts, as Li et al.
-do with simulated annealing. Tensor groups lie inside a region. Links as probed are all unlike, which makes eight ranks
-a matter of minutes; where only regions count it is one of a second.
+By the corrected model of `costs`. All cuts are tried where they are few. Of more, those of the fastest pipeline by its
+closed form alone, which is what Li et al. look for ("AMP", NeurIPS 2022, arXiv:2210.07297), may leave one stage with
+most of the parameters, which its replicas then take long to sum: cuts with smaller largest stages are tried too.
+Placements are all tried up to eight ranks, but for those that equal links and memory, or a ring's rotation, make alike;
+beyond that a seeded local search improves two starts, as Li et al. do with simulated annealing. Tensor groups lie
+inside a region. Links as probed are all unlike, which makes eight ranks a matter of minutes; where only regions count
+it is one of ten seconds.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from testbed.core.parallelism.costs import Boundary, Cost, boundaries, corrected, layer_times_s
+from testbed.core.parallelism import schedules
+from testbed.core.parallelism.costs import (
+    Boundary,
+    Cost,
+    boundaries,
+    corrected,
+    corrected_total_s,
+    layer_times_s,
+    least_total_s,
+)
 from testbed.core.parallelism.cuts import Cuts, Fits, best_cuts, even_layers, messages_of
 from testbed.core.parallelism.memory import in_flight, memory_faults, stage_need_bytes
 from testbed.core.parallelism.placements import Placement, all_placements, starts, swapped_units
 from testbed.core.parallelism.plan import INTERLEAVED, ONE_F_ONE_B, SCHEDULES, Plan, schedule_fault
 from testbed.core.parallelism.problem import Problem
 from testbed.core.parameters import choice, raise_all, whole
+
+MAX_CUTS = 128
+"""Cuts of one shape up to which all are tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +49,7 @@ class Options:
     micro_batches: tuple[int, ...] | None = None
     """Those to try; None: all that divide."""
     schedules: tuple[str, ...] = (ONE_F_ONE_B,)
-    """Of pipelines; one position alone accumulates gradients, as 1F1B has it."""
+    """Of pipelines, those to try; one position alone accumulates gradients, as 1F1B has it."""
     chunks: int = 2
     """Stages at each position of an interleaved plan."""
     exhaustive_ranks: int = 8
@@ -107,7 +121,8 @@ class _Best:
     problem: Problem
     shape: Shape
     found: Candidate | None = None
-    _cuts: dict[tuple[tuple[Boundary, ...], tuple[int, ...]], list[Cuts]] = field(default_factory=dict)
+    _cuts: dict[tuple[tuple[Boundary, ...], tuple[int, ...]], list[tuple[float, Cuts]]] = field(default_factory=dict)
+    """By boundaries and limits of memory, cuts to be tried, and what a step of them is never below; the least first."""
 
     def look_at(self, placement: Placement) -> bool:
         """Whether it is the best so far."""
@@ -118,31 +133,37 @@ class _Best:
             return False
         key = (between, limits)
         if key not in self._cuts:
-            self._cuts[key] = self._worth_trying(plan, between, limits)
+            worth = self._worth_trying(plan, between, limits)
+            self._cuts[key] = sorted((least_total_s(shape.plan(cuts, placement), problem), cuts) for cuts in worth)
         before = self.found
-        for cuts in self._cuts[key]:
+        for least_s, cuts in self._cuts[key]:
+            if self.found is not None and least_s >= self.found.cost.total_s:
+                break
             self._take(shape.plan(cuts, placement))
         return self.found is not before
 
     def _take(self, plan: Plan) -> None:
-        cost = corrected(plan, self.problem)
-        better = self.found is None or cost.total_s < self.found.cost.total_s
+        """Keep `plan` if it is better and fits memory."""
+        better = self.found is None or corrected_total_s(plan, self.problem) < self.found.cost.total_s
         if better and not memory_faults(plan, self.problem):
-            self.found = Candidate(plan, cost)
+            self.found = Candidate(plan, corrected(plan, self.problem))
 
     def _bound_s(self, plan: Plan, between: tuple[Boundary, ...]) -> float:
-        """What no cuts are below: those of equal stages that send the least there is, without gradients."""
-        if self.shape.schedule == INTERLEAVED:
-            return 0.0
+        """Return what no cuts are below: those of equal stages that send the least there is, without gradients."""
         times = layer_times_s(self.problem, self.shape.tp, self.shape.micro_batch)
         least = self.shape.micro_batch * min(layer.activation_bytes for layer in self.problem.layers)
-        sent = [2 * max(channel.seconds(least) for channel in boundary) for boundary in between]
-        longest = max(max(times), sum(times) / plan.pp, *sent)
-        return (plan.micro_batches(self.problem.global_batch) - 1) * longest + sum(times) + sum(sent)
+        sent_s = sum(max(channel.seconds(least) for channel in boundary) for boundary in between)
+        whole_s, count = sum(times), plan.micro_batches(self.problem.global_batch)
+        longest_s = max(*times, whole_s / plan.pp)
+        return schedules.least_s(plan, count, whole_s=whole_s, longest_s=longest_s, sent_s=sent_s)
 
     def _worth_trying(self, plan: Plan, between: tuple[Boundary, ...], limits: tuple[int, ...]) -> list[Cuts]:
-        """Cuts of the fastest pipeline, then of the fastest whose largest stage has fewer parameters than that of the
-        last, and so on, since replicas sum them; and evenly divided blocks, as others have them."""
+        """Return all cuts where they are few. Elsewhere those that the closed form of a pipeline says are fastest, then
+        the fastest whose largest stage has fewer parameters than that of the last, and so on, since replicas sum them;
+        and evenly divided blocks, as others have them."""
+        if math.comb(len(self.problem.layers) - 1, plan.stages - 1) <= MAX_CUTS:
+            every = itertools.combinations(range(1, len(self.problem.layers)), plan.stages - 1)
+            return [(0, *rest) for rest in every]
         problem, shape = self.problem, self.shape
         messages = messages_of(between, [shape.micro_batch * layer.activation_bytes for layer in problem.layers])
         times = layer_times_s(problem, shape.tp, shape.micro_batch)

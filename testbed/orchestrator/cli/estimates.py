@@ -33,7 +33,8 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     against = "in place of planning: these runs' plans, predicted and measured"
     parser.add_argument("--against", nargs="+", metavar="RUN_ID", help=against)
     parser.add_argument("--memory", metavar="SIZE", help="of each device, such as '2 GB'; without limit by default")
-    parser.add_argument("--schedules", default="1f1b", metavar="NAMES", help="of gpipe, 1f1b, interleaved, with commas")
+    schedules = "of 1f1b, gpipe, interleaved, with commas; the first two by default"
+    parser.add_argument("--schedules", default="1f1b,gpipe", metavar="NAMES", help=schedules)
     parser.add_argument("--all-reduce", default="ring", metavar="NAME", help="of gradients: ring or hierarchical")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="plans to print; 10 by default")
     parser.add_argument("--json", action="store_true", help="everything as JSON")

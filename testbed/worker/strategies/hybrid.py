@@ -7,8 +7,9 @@ from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
 from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.kinds import Choice
+from testbed.core.parallelism.comparison import AUTO
 from testbed.core.parallelism.comparison import WAYS as PLANS
-from testbed.core.parallelism.plan import SCHEDULES, Plan
+from testbed.core.parallelism.plan import ONE_F_ONE_B, SCHEDULES, SEARCHED, Plan
 from testbed.core.parameters import Count, Size, raise_all
 from testbed.core.record.events.pipeline import Pipeline
 from testbed.core.spec.topology import Topology
@@ -66,7 +67,8 @@ class Hybrid(Strategy):
         cuts: The first piece of each stage; null: even by blocks, and by parameters where the model has none.
         placement: Placement of ranks. across: pipelines cross regions, replicas of a stage share one; inside: the
             reverse; or the ranks, of position 0 first, of its replica 0 first.
-        schedule: Order of micro-batches; interleaved has several stages a position, 2 without cuts.
+        schedule: Order of micro-batches; interleaved has several stages a position, 2 without cuts; auto: gpipe or
+            1f1b, chosen with the plan.
         activations: Compressor of activations and their gradients between stages, by its name, at its defaults, or
             given as `{_target_: …}`. Nothing makes up for what it leaves out.
         bucket_size: Size of a bucket of gradients.
@@ -94,7 +96,7 @@ class Hybrid(Strategy):
         micro_batch: Count | None = None,
         cuts: FirstPieces | None = None,
         placement: PlacementRequest = "across",
-        schedule: Annotated[str, Choice(SCHEDULES)] = "1f1b",
+        schedule: Annotated[str, Choice((*SCHEDULES, AUTO))] = "1f1b",
         activations: Annotated[str | Compressor, ActivationCodec()] = "none",
         bucket_size: Size = "4 MiB",
         collective: Annotated[str, Choice(COLLECTIVES)] = "ring",
@@ -104,8 +106,15 @@ class Hybrid(Strategy):
         elastic: Annotated[str, Choice(ELASTIC)] | None = None,
     ) -> None:
         self.asked = PipelineRequest(
-            pp=pp, dp=dp, tp=tp, micro_batch=micro_batch, cuts=cuts, placement=placement, schedule=schedule
+            pp=pp,
+            dp=dp,
+            tp=tp,
+            micro_batch=micro_batch,
+            cuts=cuts,
+            placement=placement,
+            schedule=ONE_F_ONE_B if schedule == AUTO else schedule,
         )
+        self._schedules = SEARCHED if schedule == AUTO else (schedule,)
         given = {"pp": pp, "dp": dp, "tp": tp, "micro_batch": micro_batch, "cuts": cuts, "placement": placement}
 
         def chosen() -> PlanRequest:
@@ -116,6 +125,9 @@ class Hybrid(Strategy):
 
         raise_all(
             *_faults_of(stretching),
+            f"schedule={AUTO}: is chosen with a plan; give plan too, or schedule={' or '.join(SEARCHED)}"
+            if schedule == AUTO and plan is None
+            else None,
             None if elastic is None or plan is None else f"elastic={elastic}: plan={plan} chooses once; leave out one",
             *(wrong := _faults_of(chosen)),
             *([] if wrong else chosen().given_faults(given)),
@@ -223,7 +235,7 @@ class Hybrid(Strategy):
     def _planned(self, context: WorkerContext, pieces: Sequence[Piece]) -> Plan:
         if self.plan_request.way is None:
             return self._asked_plan(pieces, context.spec.batch_size)
-        decision = self.plan_request.decide(context, self.asked.schedule, self.collective)
+        decision = self.plan_request.decide(context, self._schedules, self.collective)
         if context.rank == 0:
             for event in decision.events:
                 context.record(event)

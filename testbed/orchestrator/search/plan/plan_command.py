@@ -13,7 +13,7 @@ from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.parallelism.comparison import Comparison, compare
 from testbed.core.parallelism.links import asked_links, links_from_json
 from testbed.core.parallelism.model import ModelProfile
-from testbed.core.parallelism.plan import ONE_F_ONE_B
+from testbed.core.parallelism.plan import SEARCHED
 from testbed.core.parallelism.problem import RING, LinkMatrix, Problem
 from testbed.core.parallelism.search import Options
 from testbed.core.record.run_directory import RUN_ID, RunDir
@@ -39,7 +39,7 @@ class PlanSearchRequest:
 
     memory: str | None = None
     """Of each device, as text with a unit; None: without limit."""
-    schedules: tuple[str, ...] = (ONE_F_ONE_B,)
+    schedules: tuple[str, ...] = SEARCHED
     all_reduce: str = RING
     top: int = 10
     """Plans to print."""

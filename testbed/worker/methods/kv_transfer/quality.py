@@ -81,10 +81,18 @@ class Decoder:
 
     Args:
         make: a new selector.
+        last_position: Position of the last step; None: not known.
     """
 
-    def __init__(self, model: KVTransformer, prefilled: Prefilled, make: Callable[[], Selector]) -> None:
+    def __init__(
+        self,
+        model: KVTransformer,
+        prefilled: Prefilled,
+        make: Callable[[], Selector],
+        last_position: int | None = None,
+    ) -> None:
         self.model, self.selector = model, make()
+        self.selector.last_position = last_position
         self.link = LocalLink(KVStore(prefilled.keys, prefilled.values, self.selector.coding))
         message = self.selector.set_up(self.link.store)
         self.set_up_bytes = len(message)
@@ -105,7 +113,7 @@ def compare(model: KVTransformer, text: Tensor, prefill: int, make: Callable[[],
     """
     prefilled = model.prefill(text[:prefill])
     dense = DenseCache(prefilled)
-    beside, own = Decoder(model, prefilled, make), Decoder(model, prefilled, make)
+    beside, own = (Decoder(model, prefilled, make, len(text) - 1) for _ in range(2))
     report = Report(set_up_bytes=own.set_up_bytes, traffic=own.link.traffic)
     for position in range(prefill, len(text)):
         byte, before = int(text[position]), int(text[position - 1])

@@ -224,6 +224,7 @@ def decode_near(
         sizes.append(len(message))
         with clock.phase(UNPACK):
             selector.start(message)
+        selector.last_position = sample.steps[-1]
         return lambda asked: selector.attend(asked, link).output
 
     return DecodedNear(decode(model, sample, begin, clock, share), sizes[0])

@@ -13,9 +13,9 @@ from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.interfaces.workload_capabilities import HoldOut
-from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBound
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.bounds.break_even import Gate
+from testbed.worker.methods.parameter_server.bounds.default import usual_bound
 from testbed.worker.methods.parameter_server.bounds.rounds import AnyBound, BoundSchedule
 from testbed.worker.methods.parameter_server.checkpoint import lasting_server
 from testbed.worker.methods.parameter_server.client import Client
@@ -59,7 +59,7 @@ class ServerStrategy(Strategy):
             codec=compressor is the run's compressor; sz3 and int8_zstd follow `bound`. feedback=auto is what the
             compressor wants, and true for those two.
         downlink: Parameters of how models travel, the same without payload=grad.
-        bound: Schedule of error bounds; null: `AdaptiveBound`.
+        bound: Schedule of error bounds; null: `Fixed` where parameters travel, and else `AdaptiveBound`.
         probe_samples: Training samples that no client trains on, and on which the server tries a broadcast before it
             sends it. Held out only where the schedule asks, and models follow bounds.
         round_timeout_s: Emulated time that a round's messages are waited for, or may be in flight, each way. The
@@ -97,8 +97,8 @@ class ServerStrategy(Strategy):
         group_rounds: Count = 1,
         checkpoint: Flag = False,
     ) -> None:
-        self.schedule: BoundSchedule = AdaptiveBound() if bound is None else bound
         self._asked = {"up": dict(uplink or {}), "down": dict(downlink or {})}
+        self.schedule: BoundSchedule = bound or usual_bound([way.get("payload") for way in self._asked.values()])
         raise_all(
             _ALONE_IN_ROUNDS if group_rounds != 1 and not region_servers else None,
             _GATED_REGIONS if region_servers and gate is not False else None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from testbed.core.parallelism.plan import GPIPE, INTERLEAVED, Plan
+from testbed.core.parallelism.schedules import Action
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.interfaces.workload_capabilities import Sequential
@@ -16,35 +16,6 @@ from testbed.worker.methods.pipeline.boundary import Receiver, Sender, finish_al
 from testbed.worker.methods.pipeline.gradients import Gradients
 from testbed.worker.methods.pipeline.stage_times import StageTimes
 from testbed.worker.methods.pipeline.stages import FrozenPart, Stage
-
-# In which order a position of a pipeline computes: forwards and backwards of its stages, micro-batch by micro-batch.
-
-
-@dataclass(frozen=True)
-class Action:
-    is_forward: bool
-    stage: int
-    micro_batch: int
-
-
-def actions(plan: Plan, position: int, micro_batches: int) -> tuple[Action, ...]:
-    """Of a step of `micro_batches`, for which the plan's schedule is fit; of each stage micro-batches ascend."""
-    stages = range(position, plan.stages, plan.pp)
-    in_round = micro_batches // max(1, micro_batches // plan.pp) if plan.schedule == INTERLEAVED else micro_batches
-    rounds = [range(first, first + in_round) for first in range(0, micro_batches, in_round)]
-    forwards = [Action(True, stage, number) for numbers in rounds for stage in stages for number in numbers]
-    backwards = [Action(False, stage, number) for numbers in rounds for stage in stages[::-1] for number in numbers]
-    ahead = _ahead(plan, position, in_round, len(forwards))
-    in_turn = [action for pair in zip(forwards[ahead:], backwards, strict=False) for action in pair]
-    return (*forwards[:ahead], *in_turn, *backwards[len(backwards) - ahead :])
-
-
-def _ahead(plan: Plan, position: int, in_round: int, total: int) -> int:
-    """Forwards before the first backward is in turn."""
-    behind = plan.pp - 1 - position
-    if plan.schedule == GPIPE:
-        return total
-    return min(total, 2 * behind + (plan.chunks - 1) * in_round if plan.schedule == INTERLEAVED else behind)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,14 @@ from torch import nn
 
 from compressors.base.compressor import Compressor, Layout
 from testbed.core.parallelism.plan import Plan
+from testbed.core.parallelism.schedules import actions
 from testbed.worker.communication.collectives.algorithm_selection import Collectives
 from testbed.worker.communication.collectives.group import Group
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.interfaces.workload_capabilities import Sequential, split
 from testbed.worker.methods.pipeline.boundary import Passage, Receiver, Sender
-from testbed.worker.methods.pipeline.executor import Ends, Executor, actions
+from testbed.worker.methods.pipeline.executor import Ends, Executor
 from testbed.worker.methods.pipeline.gradients import Averaged, Gradients, Summed, groups_of, layouts_of
 from testbed.worker.methods.pipeline.model_gather import ModelGather
 from testbed.worker.methods.pipeline.stage_times import StageTimes

@@ -58,7 +58,7 @@ class PlanRequest:
             if self.way is not None and value != CHOSEN[name]:
                 yield f"{name}={value}: plan={self.way} chooses it; leave it out, or plan=null"
 
-    def decide(self, context: WorkerContext, schedule: str, collective: str) -> Decision:
+    def decide(self, context: WorkerContext, schedules: tuple[str, ...], collective: str) -> Decision:
         """On all ranks at once.
 
         Raises:
@@ -70,7 +70,7 @@ class PlanRequest:
             way=self.way,
             place=self.place,
             global_batch=spec.batch_size * context.world_size,
-            options=Options(schedules=(schedule,)),
+            options=Options(schedules=schedules),
             memory_bytes=None if self.memory is None else parse_size_bytes(self.memory),
             all_reduce=HIERARCHICAL if collective.startswith(HIERARCHICAL) else RING,
         )

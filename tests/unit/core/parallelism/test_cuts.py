@@ -36,7 +36,7 @@ def _all_cuts(layers: int, stages: int) -> list[Cuts]:
 
 
 def _pipeline_s(case: Case, cuts: Cuts) -> float:
-    """The corrected model's time of a pipeline: what `best_cuts` makes least."""
+    """The closed form of a pipeline's time: what `best_cuts` makes least."""
     times, messages, count = case
     stages = [sum(times[a:b]) for a, b in itertools.pairwise((*cuts, len(times)))]
     sent = [messages[stage][cut] for stage, cut in enumerate(cuts[1:])]

@@ -11,7 +11,7 @@ from testbed.core.parallelism.baselines import amp_published, data_parallel, dt_
 from testbed.core.parallelism.costs import corrected, published
 from testbed.core.parallelism.memory import memory_faults
 from testbed.core.parallelism.placements import alike, all_placements, starts
-from testbed.core.parallelism.plan import GPIPE, INTERLEAVED, ONE_F_ONE_B, Plan
+from testbed.core.parallelism.plan import GPIPE, INTERLEAVED, ONE_F_ONE_B, SEARCHED, Plan
 from testbed.core.parallelism.problem import LayerProfile, LinkMatrix, Problem
 from testbed.core.parallelism.search import Candidate, Options, Rejected, search
 
@@ -241,6 +241,16 @@ def test_amp_as_published_orders_by_its_own_model_and_looks_at_no_memory() -> No
     assert not search(problem).candidates
     released = amp_published(problem, Options(), as_released=True).candidates
     assert all(published(each.plan, problem, last_link_only=True) == each.cost for each in released)
+
+
+def test_of_plans_that_amp_cannot_tell_apart_the_corrected_model_s_faster_one_is_first() -> None:
+    problem = Problem(layers=LAYERS * 2, links=_regions("abcd", alpha_s=0.05), global_batch=16)
+    both = amp_published(problem, Options(schedules=SEARCHED, micro_batches=(1,))).candidates
+    first, second = (one for one in both if one.plan.pp == 4)
+    assert first.cost.total_s == second.cost.total_s
+    assert (first.plan.schedule, second.plan.schedule) == (GPIPE, ONE_F_ONE_B)
+    assert corrected(first.plan, problem).total_s < corrected(second.plan, problem).total_s
+    assert _found(megatron(problem, Options(schedules=SEARCHED))).plan.schedule == GPIPE
 
 
 def test_options_say_all_that_is_wrong() -> None:

@@ -56,6 +56,15 @@ def test_what_is_recorded_is_judged_by_the_terms_as_they_are_now() -> None:
     assert outcome.judged_again(held, low) == low and low["verdict"] == "not"
 
 
+@pytest.mark.parametrize("changed", [{"baseline": "old and slow, streamed"}, {"setting": "made up anew"}])
+def test_a_result_of_other_arms_counts_no_repeat(changed: dict[str, str]) -> None:
+    content = outcome.result(system(), thrice([found("new", 1.0), found("old", 1.5), found("slow", 3.0)]))
+    assert content["verdict"] == "reproduced"
+    for recorded in (OLD, content):
+        again = outcome.judged_again(dataclasses.replace(system(), **changed), recorded)
+        assert (again["standing"], again["emulated"], again["ratios"]) == ("no repeats, no verdict", None, {})
+
+
 def test_results_that_are_recorded_are_what_the_ledger_says_of_them() -> None:
     for one in find_systems(None):
         path: Path = FOLDER / one.folder / "result.json"

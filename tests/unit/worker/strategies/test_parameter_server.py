@@ -19,6 +19,7 @@ from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload, parameters_crc32
+from testbed.worker.methods.parameter_server.bounds.adaptive import AdaptiveBound
 from testbed.worker.methods.parameter_server.bounds.baselines import Fixed
 from testbed.worker.methods.parameter_server.bounds.error_bounds import RANGE, UPDATE
 from testbed.worker.methods.parameter_server.membership.admission import invite
@@ -49,6 +50,23 @@ class Odd(Workload):
 
 def _faults(strategy: ParameterServer, workload: Workload) -> list[str]:
     return list(strategy.validate(Uncompressed(), workload, 3))
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, AdaptiveBound),
+        ({"uplink": {"payload": "grad"}}, AdaptiveBound),
+        ({"uplink": {"payload": "params"}, "downlink": {"payload": "params"}}, Fixed),
+        ({"downlink": {"payload": "params"}}, Fixed),
+        ({"uplink": {"payload": "params"}, "bound": AdaptiveBound()}, AdaptiveBound),
+    ],
+)
+def test_the_usual_bound_is_fixed_where_parameters_travel(asked: dict[str, Any], expected: type) -> None:
+    schedule = ParameterServer(**asked).schedule
+    assert type(schedule) is expected
+    if isinstance(schedule, Fixed):
+        assert (schedule.alpha, schedule.basis) == (0.01, RANGE)
 
 
 def test_what_cannot_be_served_is_refused_before_the_run() -> None:

@@ -103,6 +103,8 @@ class Selector(Declared, ABC):
         self.recent, self.sinks, self.block = recent, sinks, block
         self.coding = coding or Coding()
         self.near: list[Near] = []
+        self.last_position: int | None = None
+        """Position of the last step; None: not known, and nothing is asked for beyond the step that is decoded."""
 
     def set_up(self, store: KVStore) -> bytes:
         """The far side's message before the first step: window, sinks and summary of every layer."""

@@ -2,7 +2,7 @@
 
 | method | near, besides sinks and window | asked for | round trips of a layer and step |
 |---|---|---|---|
-| `Dense` | - | everything | 1 |
+| `Dense` | - | everything, a step early | 1 ahead |
 | `RecentWindow` | - | nothing | 0 |
 | `SparQ` | mean of values | components of all keys, then keys and values of the best | 2 |
 | `Quest` | bounds of each page's keys | keys and values of the best pages | 1 |
@@ -36,20 +36,43 @@ from testbed.worker.methods.kv_transfer.selection.selector import (
 
 
 class Dense(Selector):
-    """Everything, at each step: exact attention, and the bytes that all else is compared with."""
+    """Everything, at each step: exact attention, and the bytes that all else is compared with.
+
+    No query is needed to ask for everything, so that the link is never idle: each layer's question for the next step
+    leaves as soon as the layer is done with this one, and those of the first step leave together. So the answers of a
+    whole step are under way or wait near, which takes as much room as the cache; methods that choose do without.
+    """
 
     def __init__(
         self, *, recent: Count = 32, sinks: CountOrZero = 4, block: Block = 16, coding: Coding | None = None
     ) -> None:
         super().__init__(recent=recent, sinks=sinks, block=block, coding=coding)
+        self._under_way: dict[int, tuple[Question, int]] = {}
+        """By layer, the question and the ticket for its answer."""
+
+    def attend(self, asked: AttentionRequest, link: Link) -> Attended:
+        heads = len(asked.query)
+        if asked.layer not in self._under_way:
+            for layer in range(asked.layer, len(self.near)):
+                self._ask(layer, heads, link, ahead=layer > asked.layer)
+        attended = super().attend(asked, link)
+        if self.last_position is not None and asked.position < self.last_position:
+            self._ask(asked.layer, heads, link, ahead=True)
+        return attended
 
     def attended(self, asked: AttentionRequest, near: Near, link: Link) -> Attended:
-        heads, channels = asked.query.shape
-        if not near.far_length:
+        if asked.layer not in self._under_way:
             return self.joined(asked, near, no_rows(asked))
-        question = Question(Kind.EVERYTHING, asked.layer, Parts.BOTH, heads, near.far_length)
-        (answer,) = link.receive(link.send([question.encode()]))
-        return self.joined(asked, near, rows_of(question, self.decoded(question, answer, channels)))
+        question, ticket = self._under_way.pop(asked.layer)
+        (answer,) = link.receive(ticket)
+        return self.joined(asked, near, rows_of(question, self.decoded(question, answer, asked.query.shape[1])))
+
+    def _ask(self, layer: int, heads: int, link: Link, *, ahead: bool) -> None:
+        """Ask for all that is far of a layer, if something is and nothing is under way."""
+        length = self.near[layer].far_length
+        if length and layer not in self._under_way:
+            question = Question(Kind.EVERYTHING, layer, Parts.BOTH, heads, length)
+            self._under_way[layer] = question, link.send([question.encode()], ahead=ahead)
 
 
 class RecentWindow(Selector):

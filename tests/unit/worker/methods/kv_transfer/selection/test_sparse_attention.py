@@ -136,7 +136,7 @@ def test_less_of_a_budget_attends_to_no_more_and_always_to_sinks_and_window(name
 @pytest.mark.parametrize(
     ("name", "round_trips", "ahead"),
     [
-        ("dense", 3, 0),
+        ("dense", 1, 2),
         ("window", 0, 0),
         ("sparq", 6, 0),
         ("quest", 3, 0),
@@ -153,12 +153,27 @@ def test_round_trips_of_a_step_of_three_layers(name: str, round_trips: int, ahea
     assert (traffic.round_trips, traffic.round_trips_ahead) == (round_trips, ahead)
 
 
+def test_everything_is_asked_for_a_step_early_with_the_same_bytes_and_outputs() -> None:
+    prefilled, steps = MODEL.prefill(TEXT[:PREFILL]), range(PREFILL, PREFILL + RECENT + 2 * BLOCK)
+    early = Decoder(MODEL, prefilled, EVERYTHING["dense"], steps[-1])
+    alone = Decoder(MODEL, prefilled, EVERYTHING["dense"])  # a step at a time
+    for position in steps:
+        byte, before = int(TEXT[position]), int(TEXT[position - 1])
+        assert torch.equal(early.step(byte, before, position), alone.step(byte, before, position))
+        trips = [one.link.traffic.round_trips + one.link.traffic.round_trips_ahead for one in (early, alone)]
+        under_way = SHAPE.layers if position < steps[-1] else 0
+        assert trips[0] - trips[1] == under_way, "questions of the next step, if there is one"
+    assert (early.link.traffic.round_trips, alone.link.traffic.round_trips) == (1, len(steps))
+    for name in ("asked_bytes", "answered_bytes", "told_bytes"):
+        assert getattr(early.link.traffic, name) == getattr(alone.link.traffic, name) > 0
+
+
 def test_bytes_of_a_step_by_hand() -> None:
     """36 positions are far, 40 - 4, and all numbers are float16: a row of a head has 16 bytes."""
     head, number, size = 10, 5, 4
     expected = {
-        # a header; a blob of keys and one of values for each of two heads
-        "dense": (head, 2 * 2 * (size + 36 * 16)),
+        # headers of all three layers; of the first, a blob of keys and one of values for each of two heads
+        "dense": (SHAPE.layers * head, 2 * 2 * (size + 36 * 16)),
         # components 2 of 8: one byte of bits; then 5 positions of 36: five bytes of bits
         "sparq": (head + 2 * (number + 1) + head + 2 * (number + 5), 2 * (size + 36 * 4) + 2 * 2 * (size + 5 * 16)),
         # 2 of 9 pages: two bytes of bits

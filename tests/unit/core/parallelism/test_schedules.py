@@ -8,8 +8,7 @@ import pytest
 
 from testbed.core.parallelism.memory import in_flight
 from testbed.core.parallelism.plan import Plan, schedule_fault
-from testbed.worker.methods.pipeline.executor import Action, actions
-from testbed.worker.methods.pipeline.plan_request import placed
+from testbed.core.parallelism.schedules import Action, Durations, actions, ends_s, period_s
 
 SIZES = [
     (schedule, pp, chunks, micro_batches)
@@ -85,24 +84,20 @@ def test_the_orders_of_three_positions_by_hand() -> None:
     assert told("interleaved", 1, 2, 2) == last
 
 
-def test_pipelines_cross_regions_or_stay_inside() -> None:
-    regions = [[0, 1, 2, 3], [4, 5, 6, 7]]
-    across = Plan(
-        pp=2, dp=2, tp=2, micro_batch=1, cuts=(0, 1), placement=placed("across", regions, 2, 2), schedule="1f1b"
-    )
-    assert across.data_groups == ((0, 2), (1, 3), (4, 6), (5, 7))
-    assert [across.position_ranks(position) for position in (0, 1)] == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    inside = Plan(
-        pp=2, dp=2, tp=2, micro_batch=1, cuts=(0, 1), placement=placed("inside", regions, 2, 2), schedule="1f1b"
-    )
-    assert inside.data_groups == ((0, 4), (1, 5), (2, 6), (3, 7))
-    assert [inside.position_ranks(position) for position in (0, 1)] == [(0, 1, 4, 5), (2, 3, 6, 7)]
-    assert across.tensor_groups == ((0, 1), (2, 3), (4, 5), (6, 7))
+def test_a_position_begins_its_next_step_when_it_is_done_with_its_own() -> None:
+    plan = plan_of("gpipe", 2)
+    of = Durations(forward_s=[1.0, 1.0], backward_s=[2.0, 2.0], sent_s=[0.5], latency_s=[0.25])
+    assert ends_s(plan, 1, of, [0.0, 0.0]) == [1 + 0.75 + 3 + 0.75 + 2, 1 + 0.75 + 3]
+    # the last position sums for 1.75 s until the next micro-batch comes, for nothing
+    assert period_s(plan, 1, of, [0.0, 1.75 + 2.75]) == 7.5
+    assert period_s(plan, 1, of, [0.5, 0.0]) == 8.0
+    # and for longer it holds up the next step
+    assert period_s(plan, 1, of, [0.0, 9.0]) == 12.0
+    assert of.alone() == Durations(forward_s=[1.0, 1.0], backward_s=[2.0, 2.0], sent_s=[0.0], latency_s=[0.0])
 
 
-def test_what_does_not_fit_regions_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"placement=across: 2 ranks of tp=2 .* regions have 3, 1; list"):
-        placed("across", [[0, 1, 2], [3]], 1, 2)
-    with pytest.raises(ValueError, match=r"placement=inside: 2 ranks of pp=2 x tp=1 .* regions have 3, 1; list"):
-        placed("inside", [[0, 1, 2], [3]], 2, 1)
-    assert placed("across", [[0, 1, 2], [3]], 2, 1) == (0, 1, 2, 3)
+def test_messages_queue_for_their_link_and_only_for_those_of_their_way() -> None:
+    plan = plan_of("gpipe", 2)
+    of = Durations(forward_s=[1.0, 1.0], backward_s=[1.0, 1.0], sent_s=[3.0], latency_s=[0.5])
+    # forwards leave at 1 and 4, arrive at 4.5 and 7.5; gradients are made at 9.5 and 10.5, leave at 9.5 and 12.5
+    assert ends_s(plan, 2, of, [0.0, 0.0]) == [12.5 + 3 + 0.5 + 1, 10.5]
