@@ -53,7 +53,7 @@ class LambRule:
 
         Args:
             group: Group of parameters of the workload's optimizer.
-            initial: Learning rate that the group began with.
+            initial: Learning rate that the group began with; 0 if it has none.
         """
         if self.learning_rate is None:
             return float(group["lr"])

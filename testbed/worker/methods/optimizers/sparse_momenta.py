@@ -129,7 +129,7 @@ class SparseMomenta:
         self._gradients, self._learns = gradients, learns
         self.momentum, self.variance = (torch.zeros_like(gradients) if learns else gradients for _ in range(2))
         generator = torch.Generator().manual_seed(seed)
-        self._initial = [float(group["lr"]) for group in groups]
+        self._initial = [float(group.get("lr", 0.0)) for group in groups]  # a replay's groups have no rate
         group_of = {p: index for index, group in enumerate(groups) for p in group["params"]}
         sizes = [p.numel() for p in parameters]
         momenta, variances = self.momentum.split(sizes), self.variance.split(sizes)
