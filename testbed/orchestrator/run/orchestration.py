@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ from testbed.orchestrator.machine.signals import Stop
 from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.observation.recorder import Recorder
 from testbed.orchestrator.run.dilation.calibration import Calibration, calibrated_at, usable_cores
+from testbed.orchestrator.run.dilation.first_guess import most_dilation
 from testbed.orchestrator.run.dilation.pilot import Pilot
 from testbed.orchestrator.run.links.measured_network import MeasuredNetwork
 from testbed.orchestrator.run.schedule import Schedule
@@ -114,13 +116,17 @@ class RunOrchestration:
             has_core_for_imports = usable_cores() > 1
             if fork_server and has_core_for_imports:
                 stack.enter_context(fork_server)  # first, so that they overlap with the network's set-up
-            is_docker, judge = spec.runtime == "docker", record.recorder.judge
+            is_docker = spec.runtime == "docker"
             holders = stack.enter_context(holders_of(spec, record.run, self._host_proc)) if is_docker else None
             namespaces = holders.namespaces if holders else None
-            links = stack.enter_context(MeasuredNetwork(spec, chosen, record.run, judge, record.write, namespaces))
+            most, judge = most_dilation(spec) if self._tries else None, record.recorder.judge
+            links = MeasuredNetwork(spec, chosen, record.run, judge, record.write, namespaces, most)
+            stack.enter_context(links)
+            self._retime(links.dilation)
             self._watched.append(lambda: links.failure)
-            self._tell_routers(links.network)
-            record.stage("measured", "links measured: every rate and round trip as asked")
+            record.stage(
+                "measured", f"links measured at dilation {links.dilation:g}: all rates and round trips as asked"
+            )
             if fork_server and not has_core_for_imports:
                 stack.enter_context(fork_server)  # only now: it would have taken the core that measured the links
             sandbox = sandbox_of(spec, self._program, record.run, links.network, self._rights)
@@ -150,11 +156,16 @@ class RunOrchestration:
             workers.go(t0_s)
             return t0_s
 
-        first, self.spec = self.spec, Pilot(self.spec, links, record, start, begin, self._follow).choose()
-        if self.spec.dilation != first.dilation:
-            record.retime(self.spec)
-            found = Calibration.from_json(record.run.read_json(record.run.profiles))
-            write_json(record.run.profiles, calibrated_at(self.spec, found, record.show).to_json())
+        self._retime(Pilot(self.spec, links, record, start, begin, self._follow).choose().dilation)
+
+    def _retime(self, dilation: float) -> None:
+        """Go on with a dilation that was found by trying."""
+        if dilation == self.spec.dilation:
+            return
+        record, self.spec = self._record, dataclasses.replace(self.spec, dilation=dilation)
+        record.retime(self.spec)
+        found = Calibration.from_json(record.run.read_json(record.run.profiles))
+        write_json(record.run.profiles, calibrated_at(self.spec, found, record.show).to_json())
 
     def _train(
         self,
@@ -211,11 +222,6 @@ class RunOrchestration:
 
         return kept
 
-    def _tell_routers(self, network: Network) -> None:
-        """For `longhaul exec REGION`: descriptors of this process, which hold the routers' namespaces."""
-        routers = {region: node.namespace.descriptor for region, node in network.routers.items()}
-        write_json(self._record.run.runtime / "routers.json", routers)
-
     def _until_warm(self, workers: Workers) -> None:
         warm: set[str] = set()
         deadline_s = time.monotonic() + START_TIMEOUT_S
@@ -236,7 +242,7 @@ class RunOrchestration:
             for node, interface in collector.foreign_interfaces():
                 record.write(ForeignInterface(node=node, interface=interface).to_json())
             if spec.program == "training":
-                self._check_congestion_control(network, collector)
+                network.tcp.require_used(collector.congestion_controls())
             t0_s = self._beginning_s()
             write_json(record.run.provenance, {**self._facts, "start_unix_s": record.begin(t0_s)})
             collector.start()
@@ -263,12 +269,6 @@ class RunOrchestration:
             workers.wait_for_exit(_EXIT_TIMEOUT_S if spec.program != "hand" else 0.0)
         finally:
             collector.close()
-
-    def _check_congestion_control(self, network: Network, collector: Collector) -> None:
-        asked = network.tcp.kernel_name
-        foreign = collector.congestion_controls() - {asked}
-        if foreign:
-            raise RunError(f"tcp={network.tcp.name}: asked {asked}, connections use {', '.join(sorted(foreign))}")
 
     def _beginning_s(self) -> float:
         """Return the moment (CLOCK_MONOTONIC) at which workers that are told now can all begin."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.core.errors import RunError
 from testbed.core.spec.run_spec import MAX_DILATED_RTT_S
 from testbed.core.spec.topology import Topology
 from testbed.orchestrator.emulation.kernel import slowed_bbr
@@ -62,6 +64,15 @@ class TcpProfile:
         if self.dilation == 1 or Path("/proc/sys", *RTO_MIN_SYSCTL.split(".")).exists():
             return None
         return RTO_MIN_US * self.dilation / 1e6
+
+    def require_used(self, found: Set[str]) -> None:
+        """Refuse other congestion controls than this one.
+
+        Raises:
+            RunError: One is among those that connections use.
+        """
+        if foreign := found - {self.kernel_name}:
+            raise RunError(f"tcp={self.name}: asked {self.kernel_name}, connections use {', '.join(sorted(foreign))}")
 
     def to_json(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "route_rto_min_s": self.route_rto_min_s}

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from testbed.core.errors import RunError
@@ -39,6 +39,10 @@ UNDISTURBED_RATIO = 0.01
 """Of a core, taken by other machines while links are measured."""
 _ANSWER_TIMEOUT_S = 30.0
 _ENDED = f"the probe process ended or did not answer within {_ANSWER_TIMEOUT_S:.0f} s; logs/orchestrator.log says why"
+
+
+class LinksNotFilled(RunError):
+    """A machine that carries less than a link's rate at this dilation: it may fill the link at a larger one."""
 
 
 class Prober:
@@ -173,15 +177,19 @@ class Prober:
             used_cores += cores
         return groups
 
-    def measure_or_refuse(self) -> ProbeResult:
-        """Before training. What is measured again is measured with fewer links at once: how well the machine carries
-        all of them is for the run's verdict to say, which watches them while they are used.
+    def measure_or_refuse(self, pauses_s: Sequence[float] = PAUSES_S) -> ProbeResult:
+        """Measure before training. What is measured again is measured with fewer links at once: how well the machine
+        carries all of them is for the run's verdict to say, which watches them while they are used.
+
+        Args:
+            pauses_s: Seconds before each further try.
 
         Raises:
-            RunError: what disagrees still, after all tries, since every number of the run would be wrong.
+            LinksNotFilled: A link has less than its rate still, after all tries.
+            RunError: What else disagrees, since every number of the run would be wrong.
         """
         measured = self.measure("idle", access=True)
-        for tried, pause_s in enumerate(PAUSES_S, 1):
+        for tried, pause_s in enumerate(pauses_s, 1):
             wrong = self._wrong(measured)
             if not wrong:
                 return measured
@@ -192,7 +200,8 @@ class Prober:
         if not faults:
             return measured
         steal = f" (another machine took {measured.steal_ratio:.0%} of a core meanwhile)"
-        raise RunError(
+        refusal = LinksNotFilled if measured.is_below_rates(self.network.ports) else RunError
+        raise refusal(
             *(f"{fault}; the last of {measured.tries} tries" for fault in faults),
             f"the machine is too busy or too slow for these links{steal if self._is_disturbed(measured) else ''}: free"
             " its cores, lower the rate, or slow everything down (dilation=)",

@@ -73,13 +73,17 @@ class ProbeResult:
             for said in (*self._rate_faults(port), *self._round_trip_faults(port), *self._delay_faults(port))
         ]
 
+    def is_below_rates(self, ports: list[Port]) -> bool:
+        """Tell whether a link had less than its rate, by more than the tolerance."""
+        rates = [(port, self.bursts[port.key]["rate_bit_s"]) for port in ports if port.key in self.bursts]
+        return any(rate is None or rate / port.profile.rate_bit_s - 1 < -_rate_tolerance(port) for port, rate in rates)
+
     def _rate_faults(self, port: Port) -> Iterator[str]:
         burst = self.bursts.get(port.key)
         if burst is None:
             return
         asked, rate = port.profile.rate_bit_s, burst["rate_bit_s"]
-        tolerance = RATE_TOLERANCE if port.link.wan else ACCESS_RATE_TOLERANCE
-        if rate is None or abs(rate / asked - 1) > tolerance:
+        if rate is None or abs(rate / asked - 1) > _rate_tolerance(port):
             said = "nothing: the link could not be filled" if rate is None else format_rate(rate * port.dilation)
             yield f"asked {format_rate(asked * port.dilation)}, measured {said}"
 
@@ -118,3 +122,7 @@ class ProbeResult:
             "probes": len(round_trips or []),
             "probes_span_s": self.span_s.get(name),
         }
+
+
+def _rate_tolerance(port: Port) -> float:
+    return RATE_TOLERANCE if port.link.wan else ACCESS_RATE_TOLERANCE

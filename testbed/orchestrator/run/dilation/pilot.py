@@ -68,7 +68,7 @@ class Pilot:
     ) -> None:
         self._spec, self._links, self._record = spec, links, record
         self._start, self._begin, self._follow = start, begin, follow
-        self._search = Search(spec.dilation, most_dilation(spec))
+        self._search = Search(spec.dilation, most_dilation(spec), links.least_dilation)
         self._fold = self._new_fold(spec, first_step=2)
         self._began_s, self._budget_s = time.monotonic(), BUDGET_S - END_S
 

@@ -17,10 +17,11 @@ class Search:
     Args:
         first: Dilation to begin with.
         most: Largest dilation that the links bear.
+        least: Smallest one at which this machine fills them.
     """
 
-    def __init__(self, first: float, most: float) -> None:
-        self._most = most
+    def __init__(self, first: float, most: float, least: float = 1.0) -> None:
+        self._most, self._least = most, least
         self.dilation = first
         """Dilation that the run gets if no other trial follows."""
         self.wants_another = True
@@ -34,7 +35,7 @@ class Search:
         tried = trial.dilation
         if trial.holds:
             self._held = min(tried, self._held or tried)
-            lower = on_grid(max(trial.faster(), tried / MAX_STEP, WORTH_RATIO * self._failed))
+            lower = on_grid(max(trial.faster(), tried / MAX_STEP, WORTH_RATIO * self._failed, self._least))
             self.wants_another = lower * WORTH_RATIO <= tried
             self.dilation = lower if self.wants_another else self._held
             return f"would do at {lower:g}" if self.wants_another else ""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from testbed.core.record.run_directory import RunDir
+from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.kernel import slowed_bbr, tcp
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.kernel.slowed_bbr import SlowedBbr
 from testbed.orchestrator.emulation.kernel.tcp import TcpProfile
 from testbed.orchestrator.emulation.links.network import Network
-from testbed.orchestrator.emulation.measuring.prober import Prober
+from testbed.orchestrator.emulation.measuring.prober import PAUSES_S, LinksNotFilled, Prober
 from testbed.orchestrator.emulation.measuring.result import ProbeResult
 from testbed.orchestrator.observation.verdict.judge import Judge
 from testbed.orchestrator.run.links.network_record import NetworkRecord
@@ -27,6 +27,8 @@ class MeasuredNetwork:
 
     Args:
         write: takes events of links and probes.
+        most_dilation: Largest one that may be taken where this machine does not fill the links at that of `spec`; None
+            keeps that.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class MeasuredNetwork:
         judge: Judge,
         write: Callable[[Event], None],
         namespaces: Mapping[str, Namespace] | None = None,
+        most_dilation: float | None = None,
     ) -> None:
+        self._spec, self._most_dilation = spec, most_dilation
         self._run, self._judge, self._write = run, judge, write
         self.report = write
         """Takes events of the shaper. A pilot's are none of the run's."""
@@ -50,6 +54,8 @@ class MeasuredNetwork:
             *(lambda event: self.report(event), spec.seed, namespaces),
         )
         self.dilation = spec.dilation
+        self.least_dilation = 1.0
+        """Below it this machine does not fill the links, as far as was tried."""
 
     def __enter__(self) -> MeasuredNetwork:
         with ExitStack() as stack:
@@ -58,22 +64,44 @@ class MeasuredNetwork:
                 self.network.tcp = dataclasses.replace(self.network.tcp, registered=self._bbr.name)
             stack.enter_context(self.network)
             stack.push(lambda *_: self._probing.close())
-            self._measure()
+            self._tell_routers()
+            self._measure_or_slow_down()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _measure(self) -> None:
-        """Before training.
+    def _tell_routers(self) -> None:
+        """Say where the routers' namespaces are, for `longhaul exec REGION`: descriptors of this process hold them."""
+        routers = {region: node.namespace.descriptor for region, node in self.network.routers.items()}
+        write_json(self._run.runtime / "routers.json", routers)
+
+    def _measure_or_slow_down(self) -> None:
+        """Measure before training; give the links another dilation while this machine does not fill them.
+
+        Raises:
+            RunError: a link is not as asked.
+        """
+        while self._most_dilation is not None and self.dilation < self._most_dilation:
+            try:
+                self._measure(PAUSES_S[:2])
+                return
+            except LinksNotFilled:
+                self._probing.close()
+                self.least_dilation = min(self._most_dilation, round(2 * self.dilation, 2))
+                self.retime(dataclasses.replace(self._spec, dilation=self.least_dilation))
+        self._measure()
+
+    def _measure(self, pauses_s: Sequence[float] = PAUSES_S) -> None:
+        """Measure before training.
 
         Raises:
             RunError: a link is not as asked.
         """
         self.prober = self._probing.enter_context(Prober(self.network, self._write))
         self.record = NetworkRecord(self._run, self.network, self.prober, self._judge, self._write, self.dilation)
-        self.record.add(self.prober.measure_or_refuse())
+        self.record.add(self.prober.measure_or_refuse(pauses_s))
 
     def retime(self, spec: RunSpec) -> None:
         """Give the links the terms of the dilation of `spec`."""

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.measuring import prober
-from testbed.orchestrator.emulation.measuring.prober import BURST_CORES_SHARE, PAUSES_S, Prober
+from testbed.orchestrator.emulation.measuring.prober import BURST_CORES_SHARE, PAUSES_S, LinksNotFilled, Prober
 
 NAMES = ("a-b", "b-c")
 
@@ -25,6 +25,9 @@ class Found:
     def update(self, later: Found) -> None:
         self.wrong.update(later.wrong)
         self.steal_ratio, self.tries = later.steal_ratio, self.tries + 1
+
+    def is_below_rates(self, ports: list[Any]) -> bool:
+        return any(self.wrong.values())
 
     def faults(self, ports: list[Any]) -> list[str]:
         return [f"link {port.link.name}: too slow" for port in ports if self.wrong[port.link.name]]
@@ -82,6 +85,14 @@ def test_a_link_that_stays_wrong_is_refused_by_name(paused_s: list[float]) -> No
     assert first == f"link b-c: too slow; the last of {len(PAUSES_S) + 1} tries"
     assert "free its cores, lower the rate, or slow everything down (dilation=)" in cure
     assert "another machine" not in cure
+
+
+def test_a_link_that_is_not_filled_is_refused_as_such_after_the_tries_that_were_asked_for(
+    paused_s: list[float],
+) -> None:
+    with pytest.raises(LinksNotFilled, match="the last of 2 tries"):
+        Scripted([NAMES] * 2).measure_or_refuse(PAUSES_S[:1])
+    assert paused_s == list(PAUSES_S[:1])
 
 
 def test_a_refusal_tells_what_another_machine_took(paused_s: list[float]) -> None:

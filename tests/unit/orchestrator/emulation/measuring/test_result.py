@@ -94,6 +94,15 @@ def test_faults_under_dilation_are_told_as_they_were_asked() -> None:
     assert found[2] == "link us-eu from us to eu: asked a one-way delay of 33.5 ms, measured 40 ms (idle)"
 
 
+@pytest.mark.parametrize(("rate_bit_s", "is_below"), [(None, True), (0.97e9, True), (0.999e9, False), (1.2e9, False)])
+def test_a_link_that_is_not_filled_is_told_from_one_that_is_too_fast(rate_bit_s: float | None, is_below: bool) -> None:
+    link = wan()
+    measured = probes(link, [0.0335] * 20, [0.0335] * 20)
+    assert not measured.is_below_rates(ports(link))
+    measured.bursts["us-eu", "eu", "us"] = {"rate_bit_s": rate_bit_s}
+    assert measured.is_below_rates(ports(link)) is is_below
+
+
 def test_what_the_kernel_does_instead_is_told_as_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     port = ports(wan().dilated(2), dilation=2)[0]
     port.queues = type("Queues", (), {"settings": lambda *_: None})()

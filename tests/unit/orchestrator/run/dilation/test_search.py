@@ -66,6 +66,14 @@ def test_links_that_bear_no_more_are_given_no_more() -> None:
     assert (found.dilation, count) == (4.0, 2)
 
 
+def test_it_stays_where_this_machine_fills_the_links() -> None:
+    search = Search(4.0, 100.0, 3.0)
+    for _ in range(TRIALS):
+        if search.wants_another:
+            search.take(trial(search.dilation, 1.0))
+    assert search.dilation == 3.0
+
+
 def test_one_that_failed_is_not_tried_again() -> None:
     search = Search(2.0, 1000.0)
     search.take(trial(2.0, 2.4))
