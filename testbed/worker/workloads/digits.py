@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.parameters import CountOrZero, Fraction, LearningRate
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.image_classifier import ImageClassifier, Images
 from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
-from testbed.worker.model.pieces import Piece, pieces_of
 
 _TEST_SAMPLES = 360
 _MEAN, _DEVIATION = 4.88, 6.02
@@ -25,7 +24,7 @@ _SHA256 = "68aea062d35a127749050fa0e52dca09d6569ac08092c925610e0954e172dde2"
 """SHA-256 of the 1797 rows as unsigned bytes, 64 pixels from 0 to 16 and the digit."""
 
 
-class Digits(NumberedWorkload):
+class Digits(ImageClassifier):
     """Handwritten digits of 8 x 8 pixels, and a convolutional network of 1.09 million parameters.
 
     Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998; the 1797
@@ -87,34 +86,13 @@ class Digits(NumberedWorkload):
     def samples(self) -> int:
         return len(_data()[0][0])
 
-    def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> tuple[Tensor, Tensor]:
-        chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
-        return self.picked(chosen)
-
-    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def picked(self, numbers: Tensor) -> Images:
         images, digits = _data()[0]
         return images[numbers], digits[numbers]
 
     def labels(self) -> Tensor:
         """Return the digit."""
         return _data()[0][1]
-
-    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return self.loss_of(model(batch[0]), batch)
-
-    def pieces(self, model: nn.Module) -> list[Piece]:
-        assert isinstance(model, nn.Sequential)
-        return pieces_of(model)
-
-    def inputs(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return batch[0]
-
-    def loss_of(self, output: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return nn.functional.cross_entropy(output, batch[1])
-
-    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        images, digits = batch
-        return nn.functional.cross_entropy(model(images), digits, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

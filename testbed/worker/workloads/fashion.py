@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.data.published.fashion_images import CLASSES, DATASET, SIDE, TRAIN_IMAGES
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.image_classifier import ImageClassifier, Images
 from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.schedule import FALLING, ScheduleName
 from testbed.worker.interfaces.workload import Metric
-from testbed.worker.model.pieces import Piece, pieces_of
 
 _MEAN, _DEVIATION = 72.9, 90.0
 """Mean and standard deviation of training pixels, about."""
@@ -20,7 +19,7 @@ _STEM, _WIDE, _HIDDEN = 16, 32, 128
 _EVALUATED_AT_ONCE = 250
 
 
-class Fashion(NumberedWorkload):
+class Fashion(ImageClassifier):
     """Fashion-MNIST: images of clothes of 10 classes, and a small residual network of 0.22 million parameters.
 
     Xiao, Rasul and Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms",
@@ -102,32 +101,12 @@ class Fashion(NumberedWorkload):
     def samples(self) -> int:
         return TRAIN_IMAGES
 
-    def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> tuple[Tensor, Tensor]:
-        return self.picked(self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed))
-
-    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def picked(self, numbers: Tensor) -> Images:
         return _images_and_classes(_rows()[numbers])
 
     def labels(self) -> Tensor:
         """Return the kind of clothes."""
         return _rows()[:TRAIN_IMAGES, 0].long()
-
-    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return self.loss_of(model(batch[0]), batch)
-
-    def pieces(self, model: nn.Module) -> list[Piece]:
-        assert isinstance(model, nn.Sequential)
-        return pieces_of(model)
-
-    def inputs(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return batch[0]
-
-    def loss_of(self, output: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return nn.functional.cross_entropy(output, batch[1])
-
-    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        images, classes = batch
-        return nn.functional.cross_entropy(model(images), classes, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:

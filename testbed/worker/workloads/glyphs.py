@@ -8,18 +8,17 @@ from torch import Tensor, nn
 
 from testbed.core.parameters import CountOrZero, Fraction, LearningRate
 from testbed.worker.data.glyph_images import CHARACTERS, TRAIN_IMAGES, font_faults, glyph_images
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload
+from testbed.worker.interfaces.image_classifier import ImageClassifier, Images
 from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.schedule import CONSTANT, ScheduleName
 from testbed.worker.interfaces.workload import Metric
-from testbed.worker.model.pieces import Piece, pieces_of
 
 _MEAN, _DEVIATION = 76.0, 58.8
 """Mean and standard deviation of training pixels, about."""
 _EVALUATED_AT_ONCE = 250
 
 
-class Glyphs(NumberedWorkload):
+class Glyphs(ImageClassifier):
     """Characters of 45 classes, rendered from Debian's fonts, and a convolutional network of 0.33 million parameters.
 
     40,000 images of 32 x 32 pixels to train on and 10,000 to test on, the same for every seed; a fifth of the test
@@ -100,34 +99,13 @@ class Glyphs(NumberedWorkload):
     def samples(self) -> int:
         return TRAIN_IMAGES
 
-    def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> tuple[Tensor, Tensor]:
-        chosen = self.numbers(step, rank=rank, world_size=world_size, batch_size=batch_size, seed=seed)
-        return self.picked(chosen)
-
-    def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def picked(self, numbers: Tensor) -> Images:
         pixels, labels = _data()[0]
         return _scaled(pixels[numbers]), labels[numbers]
 
     def labels(self) -> Tensor:
         """Return the class of the character."""
         return _data()[0][1]
-
-    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return self.loss_of(model(batch[0]), batch)
-
-    def pieces(self, model: nn.Module) -> list[Piece]:
-        assert isinstance(model, nn.Sequential)
-        return pieces_of(model)
-
-    def inputs(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return batch[0]
-
-    def loss_of(self, output: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return nn.functional.cross_entropy(output, batch[1])
-
-    def sample_losses(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        images, labels = batch
-        return nn.functional.cross_entropy(model(images), labels, reduction="none")
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> float:
