@@ -52,7 +52,7 @@ SYSTEM = System(
     name="hierarchical",
     claim=(
         "where a server in each region averages its clients first, one update of a region crosses the link to the far"
-        " server in place of one of each client: as many times less as the region has clients"
+        " server instead of one of each client: as many times fewer bytes as the region has clients"
     ),
     claimed=float(CLIENTS_A_REGION),
     source="Liu et al., ICC 2020, arXiv:1905.06641; the ratio is arithmetic's, not theirs",
