@@ -35,15 +35,12 @@ from testbed.orchestrator.run.script_output import LiveOutput, keep
 from testbed.orchestrator.run.workers.fork_server import ForkServerClient
 from testbed.orchestrator.run.workers.sandboxes import holders_of, sandbox_of
 from testbed.orchestrator.run.workers.scripts import Scripts
+from testbed.orchestrator.run.workers.warm_up import beside_filled_links, until_warm
 from testbed.orchestrator.run.workers.workers import Workers
 
-START_TIMEOUT_S = 180.0
-"""From the containers' start to the last worker's connection to all its peers."""
 PROBE_EVERY_S = 0.5
 LEAD_S, LEAD_OF_WORKER_S = 0.2, 0.01
 """Seconds until the beginning once workers are told: all are in the midst of a warm-up step on few cores."""
-BUSY_OF_CORE = 4
-"""Workers that compute beside the second measurement; more would fill memory, and cores no further."""
 _EXIT_TIMEOUT_S = 5.0
 
 Event = dict[str, Any]
@@ -134,12 +131,9 @@ class RunOrchestration:
                 self._pilot(links, sandbox, fork_server)
             self._facts = {
                 **provenance.collect(spec.runtime),
-                "sysctls": links.network.sysctls,
-                "tcp": links.network.tcp.to_json(),
                 "shaper": {"chosen": chosen, "why": why},
                 "machine_shared": self._shared,
                 "rights_lost": self._rights.lost(),
-                **(record.run.read_json(record.run.profiles) or {}),
             }
             self._train(stack, links, sandbox, holders, fork_server)
 
@@ -151,7 +145,7 @@ class RunOrchestration:
             return Workers(spec, self._program, record.run, links.network, sandbox, take, fork_server)
 
         def begin(workers: Workers) -> float:
-            self._until_warm(workers)
+            until_warm(workers)
             t0_s = self._beginning_s()
             workers.go(t0_s)
             return t0_s
@@ -179,22 +173,22 @@ class RunOrchestration:
         if spec.capture != "none":
             capture = stack.enter_context(Capture(network, record.run.capture, spec.capture))
             self._watched.append(lambda: capture.failure)
-        background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
-        self._watched.append(lambda: background.failure)
         scripts = Scripts((holders or sandbox).store) if self._program.is_users else None
-        workers = stack.enter_context(
-            Workers(spec, self._program, record.run, network, sandbox, record.write, fork_server, scripts)
-        )
-        stack.push(self._keeping(workers, scripts))
-        record.stage("workers", f"workers: {len(workers.nodes)} containers started")
+
+        def start() -> Workers:
+            return Workers(self.spec, self._program, record.run, network, sandbox, record.write, fork_server, scripts)
+
+        if spec.program == "training":
+            workers = beside_filled_links(stack, links, start, self._retime, record.stage)
+            spec = self.spec
+        else:
+            workers = stack.enter_context(start())
+            stack.push(self._keeping(workers, scripts))
+            record.stage("workers", f"workers: {len(workers.nodes)} containers started")
         for note in {note for one in workers.containers.values() if one.disk for note in one.disk.notes}:
             record.stage("workers", note)
-        if spec.program == "training":
-            self._until_warm(workers)
-            workers.busy(BUSY_OF_CORE * usable_cores())
-            record.stage("busy", "workers connected: links measured again beside their warm-up")
-            if (tries := links.measure_busy().tries) > 1:
-                record.stage("busy", f"links measured {tries} times: another machine took cores meanwhile")
+        background = stack.enter_context(BackgroundTraffic(network, spec.background, spec.dilation, record.write))
+        self._watched.append(lambda: background.failure)
         self._run(network, links.prober, workers, background)
         if spec.keeps_model:
             kept = (holders or sandbox).kept_model
@@ -222,17 +216,6 @@ class RunOrchestration:
 
         return kept
 
-    def _until_warm(self, workers: Workers) -> None:
-        warm: set[str] = set()
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while len(warm) < len(workers.nodes):
-            if time.monotonic() > deadline_s:
-                missing = ", ".join(node for node in workers.nodes if node not in warm)
-                raise RunError(f"after {START_TIMEOUT_S:.0f} s still not connected to all peers: {missing}; see logs/")
-            received = workers.next_message()
-            if received is not None and received[1]["event"] == "warm":
-                warm.add(received[0])
-
     def _run(self, network: Network, prober: Prober, workers: Workers, background: BackgroundTraffic) -> None:
         spec, record = self.spec, self._record
         collector = Collector(network, workers.containers, background, record.write, prober.probes_sent)
@@ -244,7 +227,9 @@ class RunOrchestration:
             if spec.program == "training":
                 network.tcp.require_used(collector.congestion_controls())
             t0_s = self._beginning_s()
-            write_json(record.run.provenance, {**self._facts, "start_unix_s": record.begin(t0_s)})
+            facts = {**self._facts, "sysctls": network.sysctls, "tcp": network.tcp.to_json()}
+            facts.update(record.run.read_json(record.run.profiles) or {})
+            write_json(record.run.provenance, {**facts, "start_unix_s": record.begin(t0_s)})
             collector.start()
             background.start(t0_s)
             schedule.start(t0_s)

@@ -57,6 +57,10 @@ class TorchDDP(Strategy):
         context.optimizer.zero_grad()
         self._missing = sum(p.requires_grad for p in context.model.parameters())
         try:
+            with clock.phase(WAITING):
+                # Torch groups gradients anew once, by the order in which the first backward gave them, and rank 0 tells
+                # the others how. It would do so at the beginning of forward, which would be late by the round trips.
+                self._ddp.reducer._rebuild_buckets()
             with clock.phase("forward", clock.times.forward_s):
                 loss = context.workload.loss(self._ddp, batch)
             with clock.phase("backward", clock.times.backward_s):

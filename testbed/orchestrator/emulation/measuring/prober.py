@@ -25,18 +25,20 @@ from testbed.orchestrator.machine.host_counters import read_host
 BURST_S, SHORT_BURST_S, FEW_GROUPS = 0.8, 0.3, 4
 """Where many links are measured one after another, each gets less time."""
 CORE_S_PER_UNIT, CORE_S_PER_BYTE = 120e-6, 2e-9
-"""Of one core, for each packet or super-packet and for its bytes, while a link is filled (docs/benchmarks.md, cost)."""
+"""Time of one core for each packet or super-packet, and for each byte, while a link is filled (benchmarks.md, cost)."""
 BURST_CORES_SHARE = 0.4
+LONG_BURST_S = 1.6
+"""Length of a second burst, where one beside the workers disagrees: one stall of 6 ms is 2.5% of a short one."""
 ACCESS_BURST_S = 0.2
 MIN_FRAMES, MAX_BURST_S = 100, 10.0
 """A link so slow that fewer leave meanwhile is filled for longer."""
 PROBES = 20
 PROBE_EVERY_S, MAX_PROBE_EVERY_S = 0.01, 0.1
-"""Where there is jitter they are further apart, as neighbours in time tell the same."""
+"""Time between two probes: longer where there is jitter, as neighbours in time tell the same."""
 PAUSES_S = (0.0, 1.0, 3.0, 6.0, 12.0, 24.0)
 """Before each further try: a neighbour on this machine may be busy for some seconds, or for half a minute."""
 UNDISTURBED_RATIO = 0.01
-"""Of a core, taken by other machines while links are measured."""
+"""Share of a core that other machines may take while links are measured."""
 _ANSWER_TIMEOUT_S = 30.0
 _ENDED = f"the probe process ended or did not answer within {_ANSWER_TIMEOUT_S:.0f} s; logs/orchestrator.log says why"
 
@@ -127,16 +129,23 @@ class Prober:
             raise RunError(_ENDED) from None
 
     def measure(
-        self, stage: str, *, access: bool, only: Collection[str] | None = None, share: float = BURST_CORES_SHARE
+        self,
+        stage: str,
+        *,
+        access: bool,
+        only: Collection[str] | None = None,
+        share: float = BURST_CORES_SHARE,
+        burst_s: float | None = None,
     ) -> ProbeResult:
         """Round trips of all links, then rates: as many WAN links at once as the cores carry, and one access link.
 
         Args:
-            share: of the cores, that filling links may take.
+            share: Part of the cores that filling links may take.
+            burst_s: Seconds to fill a WAN link for; without, fewer where there are many.
         """
         wan = [link.name for link in self.network.topology.wan_links if only is None or link.name in only]
         groups = self._groups(wan, share)
-        seconds = BURST_S if len(groups) <= FEW_GROUPS else SHORT_BURST_S
+        seconds = burst_s or (BURST_S if len(groups) <= FEW_GROUPS else SHORT_BURST_S)
         sample = [link.name for link in self.network.topology.access_links[:1] if only is None or link.name in only]
         near = [link.name for link in self.network.topology.access_links if only is None or link.name in only]
         chosen = [*wan, *near] if access else wan
@@ -178,8 +187,9 @@ class Prober:
         return groups
 
     def measure_or_refuse(self, pauses_s: Sequence[float] = PAUSES_S) -> ProbeResult:
-        """Measure before training. What is measured again is measured with fewer links at once: how well the machine
-        carries all of them is for the run's verdict to say, which watches them while they are used.
+        """Measure before training; measure again what is wrong, with fewer links at once.
+
+        How well the machine carries all of them is for the verdict to say, which watches them while they are used.
 
         Args:
             pauses_s: Seconds before each further try.
@@ -208,16 +218,24 @@ class Prober:
         )
 
     def measure_busy(self) -> ProbeResult:
-        """Beside the workers' warm-up. What disagrees is measured again only as long as other machines take cores: what
-        this run's own load does to its links is for the verdict to know, so a last try without steal counts.
+        """Measure beside the workers' warm-up.
+
+        What disagrees is measured once more, for longer, and the mean of both counts: what this run's own load does to
+        its links is for the verdict to know. Only where other machines take cores the last try alone counts.
         """
         measured = self.measure("busy", access=False)
         for pause_s in PAUSES_S:
             wrong = self._wrong(measured)
-            if not wrong or not self._is_disturbed(measured):
+            if not wrong:
                 break
-            time.sleep(pause_s)
-            measured.update(self.measure("busy", access=False, only=wrong))
+            is_disturbed = self._is_disturbed(measured)
+            if is_disturbed:
+                time.sleep(pause_s)
+            again = self.measure("busy", access=False, only=wrong, burst_s=None if is_disturbed else LONG_BURST_S)
+            if not is_disturbed and not self._is_disturbed(again):
+                measured.add_longer(again)
+                break
+            measured.update(again)
         return measured
 
     def _wrong(self, measured: ProbeResult) -> set[str]:
@@ -230,7 +248,7 @@ class Prober:
 
     @property
     def failure(self) -> str | None:
-        """Why round trips are not watched any more; None while they are."""
+        """Reason that round trips are not watched any more; None while they are."""
         if self._process.poll() is None:
             return None
         return "the probe process ended: round trips are not watched; logs/orchestrator.log says why"

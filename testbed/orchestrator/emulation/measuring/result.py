@@ -65,6 +65,12 @@ class ProbeResult:
         self.steal_ratio = later.steal_ratio
         self.tries += 1
 
+    def add_longer(self, later: ProbeResult) -> None:
+        """Take round trips from another try, and rates from both, each for as long as the link was full."""
+        bursts = {key: _joined(self.bursts[key], burst) for key, burst in later.bursts.items()}
+        self.update(later)
+        self.bursts.update(bursts)
+
     def faults(self, ports: list[Port]) -> list[str]:
         """One line for each disagreement beyond tolerance."""
         return [
@@ -122,6 +128,22 @@ class ProbeResult:
             "probes": len(round_trips or []),
             "probes_span_s": self.span_s.get(name),
         }
+
+
+def _joined(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Two bursts of one direction as one; of the gaps between packets, the more uneven."""
+    both = [burst for burst in (first, later) if burst["rate_bit_s"] is not None]
+    if len(both) < 2:
+        return later
+    window_s = sum(burst["window_s"] for burst in both)
+    return {
+        **later,
+        "rate_bit_s": sum(burst["rate_bit_s"] * burst["window_s"] for burst in both) / window_s,
+        "window_s": window_s,
+        "wire_bytes": sum(burst["wire_bytes"] for burst in both),
+        "drops": sum(burst["drops"] for burst in both),
+        "gaps": max((b["gaps"] for b in both if b["gaps"]), key=lambda gaps: gaps["error_p90_ratio"], default=None),
+    }
 
 
 def _rate_tolerance(port: Port) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE
 from testbed.orchestrator.run.dilation.first_guess import on_grid
-from testbed.orchestrator.run.dilation.trial import AIM_IDLE, MIN_IDLE, Trial
+from testbed.orchestrator.run.dilation.trial import AIM_IDLE, MIN_IDLE, MOST_LATE, Trial
 
 WORTH_RATIO = 1.15
 """Ratio of dilations below which a shorter run is not worth another trial: assumed."""
@@ -29,6 +30,8 @@ class Search:
         """Least dilation that held."""
         self._failed = 0.0
         """Largest dilation that did not."""
+        self._late: tuple[float, float] | None = None
+        """The last dilation that did not, and how late phases were."""
 
     def take(self, trial: Trial) -> str:
         """Fold a trial of `dilation` in; return why the next one is another, in words, or nothing."""
@@ -43,9 +46,25 @@ class Search:
         if self._held is not None:  # that there is no less is known well enough
             self.wants_another, self.dilation = False, self._held
         else:
-            self.dilation = min(self._most, on_grid(min(trial.slower(), MAX_STEP * tried)))
+            slower = max(trial.slower(), self._on_line(trial))
+            self.dilation = min(self._most, on_grid(min(slower, MAX_STEP * tried)))
             self.wants_another = self.dilation > tried
+            self._late = tried, trial.late_ratio
         return trial.why()
+
+    def _on_line(self, trial: Trial) -> float:
+        """Return where phases would be late by what is aimed at, on a line through this trial and the last that failed;
+        0 of the first, or where they are late no more.
+
+        A trial by itself takes for granted that what a step needs of the cores is the same at any dilation.
+        """
+        if self._late is None or trial.late_ratio <= MOST_LATE:
+            return 0.0
+        before, late_ratio = self._late
+        fall = (late_ratio - trial.late_ratio) / (trial.dilation - before)
+        if fall <= 0:
+            return MAX_STEP * trial.dilation
+        return trial.dilation + (trial.late_ratio - AIM_LATE) / fall
 
     def take_cores(self, busy_ratio: float | None) -> None:
         """Fold in all that is known of steps that last longer than a pilot may: how busy the cores were with them."""

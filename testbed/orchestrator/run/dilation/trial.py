@@ -18,7 +18,7 @@ from testbed.orchestrator.observation.verdict.lateness_rules import (
     computing_s,
     slowdown_for,
 )
-from testbed.orchestrator.observation.verdict.link_rules import LATE_RATIO, LATE_S
+from testbed.orchestrator.observation.verdict.link_rules import LATE_RATIO, LATE_S, LATE_SHARE_SUSPECT
 from testbed.orchestrator.observation.verdict.machine_rules import IDLE_SUSPECT
 
 Event = dict[str, Any]
@@ -53,7 +53,7 @@ class Trial:
     busy_ratio: float | None
     """Busy share of all cores."""
     delay_line_ratio: float | None
-    """Lateness that a quarter of the seconds exceeded, over what is allowed."""
+    """Lateness that as many seconds exceeded as may, over what is allowed; of all links together."""
 
     @property
     def holds(self) -> bool:
@@ -194,7 +194,7 @@ class TrialFold:
             computing_ratio=device_s / time_s if time_s else 0.0,
             computing_dilation=needed_s / device_s if device_s else 1.0,
             busy_ratio=self.busy_ratio,
-            delay_line_ratio=late[len(late) // 4] if late else None,
+            delay_line_ratio=late[int(LATE_SHARE_SUSPECT * len(late))] if late else None,
         )
 
     def _lateness(self, late_s: Sequence[float], step_s: float) -> tuple[float, float]:

@@ -17,7 +17,11 @@ from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.prober import PAUSES_S, LinksNotFilled, Prober
 from testbed.orchestrator.emulation.measuring.result import ProbeResult
 from testbed.orchestrator.observation.verdict.judge import Judge
+from testbed.orchestrator.run.dilation.first_guess import on_grid
 from testbed.orchestrator.run.links.network_record import NetworkRecord
+
+IDLE_SLOWDOWN, BUSY_SLOWDOWN = 2.0, 1.5
+"""Factors of the dilation after links were not filled, by nobody else's work and beside that of workers: assumed."""
 
 Event = dict[str, Any]
 
@@ -83,15 +87,32 @@ class MeasuredNetwork:
         Raises:
             RunError: a link is not as asked.
         """
-        while self._most_dilation is not None and self.dilation < self._most_dilation:
+        while self._may_slow_down:
             try:
                 self._measure(PAUSES_S[:2])
                 return
             except LinksNotFilled:
-                self._probing.close()
-                self.least_dilation = min(self._most_dilation, round(2 * self.dilation, 2))
-                self.retime(dataclasses.replace(self._spec, dilation=self.least_dilation))
+                self._take_slower(IDLE_SLOWDOWN)
         self._measure()
+
+    @property
+    def _may_slow_down(self) -> bool:
+        return self._most_dilation is not None and self.dilation < self._most_dilation
+
+    def _take_slower(self, times: float) -> None:
+        assert self._most_dilation is not None
+        self._probing.close()
+        self.least_dilation = min(self._most_dilation, on_grid(times * self.dilation))
+        self.retime(dataclasses.replace(self._spec, dilation=self.least_dilation))
+
+    def slow_down(self) -> None:
+        """Give the links a larger dilation, since beside workers this machine does not fill them; measure them there.
+
+        Raises:
+            RunError: a link is not as asked.
+        """
+        self._take_slower(BUSY_SLOWDOWN)
+        self._measure_or_slow_down()
 
     def _measure(self, pauses_s: Sequence[float] = PAUSES_S) -> None:
         """Measure before training.
@@ -121,8 +142,15 @@ class MeasuredNetwork:
         self._measure()
 
     def measure_busy(self) -> ProbeResult:
-        """Measure the links while workers compute."""
-        self.record.add(measured := self.prober.measure_busy())
+        """Measure the links while workers compute.
+
+        Raises:
+            LinksNotFilled: one has less than its rate, and a larger dilation may be taken; nothing is recorded then.
+        """
+        measured = self.prober.measure_busy()
+        if self._may_slow_down and measured.is_below_rates(self.network.ports):
+            raise LinksNotFilled(*measured.faults(self.network.ports))
+        self.record.add(measured)
         return measured
 
     @property

@@ -10,7 +10,13 @@ import pytest
 
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.measuring import prober
-from testbed.orchestrator.emulation.measuring.prober import BURST_CORES_SHARE, PAUSES_S, LinksNotFilled, Prober
+from testbed.orchestrator.emulation.measuring.prober import (
+    BURST_CORES_SHARE,
+    LONG_BURST_S,
+    PAUSES_S,
+    LinksNotFilled,
+    Prober,
+)
 
 NAMES = ("a-b", "b-c")
 
@@ -25,6 +31,9 @@ class Found:
     def update(self, later: Found) -> None:
         self.wrong.update(later.wrong)
         self.steal_ratio, self.tries = later.steal_ratio, self.tries + 1
+
+    def add_longer(self, later: Found) -> None:
+        self.update(later)
 
     def is_below_rates(self, ports: list[Any]) -> bool:
         return any(self.wrong.values())
@@ -41,13 +50,21 @@ class Scripted(Prober):
         self.network: Any = SimpleNamespace(ports=ports)
         self._stage, self._steal_ratios = stage, list(steal_ratios)
         self._coming, self.asked, self.shares = wrong, list[Collection[str] | None](), list[float]()
+        self.bursts_s: list[float | None] = []
 
     def measure(
-        self, stage: str, *, access: bool, only: Collection[str] | None = None, share: float = BURST_CORES_SHARE
+        self,
+        stage: str,
+        *,
+        access: bool,
+        only: Collection[str] | None = None,
+        share: float = BURST_CORES_SHARE,
+        burst_s: float | None = None,
     ) -> Any:
         assert (stage, access) == (self._stage, stage == "idle")
         self.asked.append(only)
         self.shares.append(share)
+        self.bursts_s.append(burst_s)
         steal_ratio = self._steal_ratios.pop(0) if self._steal_ratios else 0.0
         return Found(NAMES if only is None else only, self._coming.pop(0), steal_ratio)
 
@@ -108,10 +125,18 @@ def test_busy_links_are_measured_again_while_another_machine_takes_cores(paused_
     assert set(prober.shares) == {BURST_CORES_SHARE}, "as many links at once as the first time"
 
 
-def test_what_this_machine_alone_does_to_busy_links_is_measured_once(paused_s: list[float]) -> None:
-    prober = Scripted([("b-c",)], stage="busy")
+def test_what_this_machine_alone_does_to_busy_links_is_measured_once_more_for_longer(paused_s: list[float]) -> None:
+    prober = Scripted([NAMES, ("b-c",)], stage="busy")
     measured: Any = prober.measure_busy()
-    assert measured.wrong == {"a-b": False, "b-c": True} and prober.asked == [None] and not paused_s
+    assert measured.wrong == {"a-b": False, "b-c": True} and prober.asked == [None, set(NAMES)] and not paused_s
+    assert prober.bursts_s == [None, LONG_BURST_S]
+
+
+def test_a_longer_burst_beside_another_machine_does_not_count(paused_s: list[float]) -> None:
+    prober = Scripted([NAMES, NAMES, ()], 0.0, 0.3, stage="busy")
+    measured: Any = prober.measure_busy()
+    assert measured.wrong == dict.fromkeys(NAMES, False)
+    assert prober.bursts_s == [None, LONG_BURST_S, None] and len(paused_s) == 1
 
 
 def test_busy_links_are_not_waited_for_forever(paused_s: list[float]) -> None:

@@ -148,3 +148,30 @@ def test_a_slow_link_is_filled_until_a_hundred_frames_are_through() -> None:
     assert prober._burst_s(["fast"], 0.2) == 0.2
     assert prober._burst_s(["fast", "slow"], 0.2) == pytest.approx(100 * 1514 * 8 / 0.5e6)
     assert prober._burst_s(["slowest"], 0.2) == 10
+
+
+def burst(rate_bit_s: float | None, window_s: float, uneven: float = 0.1) -> dict[str, Any]:
+    gaps = {"unit_bytes": 1500, "error_p50_ratio": 0.0, "error_p90_ratio": uneven, "error_p99_ratio": uneven}
+    return {"rate_bit_s": rate_bit_s, "window_s": window_s, "wire_bytes": 10, "drops": 1, "gaps": gaps}
+
+
+@pytest.mark.parametrize("later", [burst(1e9, 1.5), burst(0.96e9, 1.5)])
+def test_a_longer_burst_counts_for_as_long_as_the_link_was_full(later: dict[str, Any]) -> None:
+    link = wan()
+    first, again = ProbeResult("busy"), ProbeResult("busy")
+    first.bursts["us-eu", "us", "eu"] = burst(0.9625e9, 0.3, uneven=0.7)
+    again.bursts["us-eu", "us", "eu"] = later
+    first.add_longer(again)
+    found = first.bursts["us-eu", "us", "eu"]
+    expected = (0.9625e9 * 0.3 + later["rate_bit_s"] * 1.5) / 1.8
+    assert found["rate_bit_s"] == pytest.approx(expected)
+    assert (found["window_s"], found["wire_bytes"], found["drops"]) == (1.8, 20, 2)
+    assert found["gaps"]["error_p90_ratio"] == 0.7
+    assert bool(first.faults(ports(link)[:1])) == (later["rate_bit_s"] < 0.98e9)
+
+
+def test_a_link_that_a_longer_burst_could_not_fill_is_not_filled() -> None:
+    first, again = ProbeResult("busy"), ProbeResult("busy")
+    first.bursts["us-eu", "us", "eu"], again.bursts["us-eu", "us", "eu"] = burst(1e9, 0.3), burst(None, 0.0)
+    first.add_longer(again)
+    assert first.is_below_rates(ports(wan())[:1])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.orchestrator.run.dilation.search import WORTH_RATIO, Search
+from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE
+from testbed.orchestrator.run.dilation.search import MAX_STEP, WORTH_RATIO, Search
 from testbed.orchestrator.run.dilation.trial import Trial
 
 TRIALS = 12
@@ -59,6 +62,22 @@ def test_where_the_budget_ends_after_a_trial_that_failed_the_next_guess_counts()
 def test_where_it_ends_after_one_that_held_that_one_counts() -> None:
     found, _ = search(8.0, 3.0, trials=1)
     assert found.dilation == 8.0
+
+
+def test_lateness_that_falls_less_than_foreseen_is_followed_by_a_larger_raise() -> None:
+    found = Search(1.0, 1000.0)
+    late_by = {1.0: 0.08, 1.15: 0.06}
+    for dilation, late_ratio in late_by.items():
+        assert found.dilation == pytest.approx(dilation, abs=0.05)
+        found.take(dataclasses.replace(trial(dilation, 1.0), late_ratio=late_ratio))
+    assert found.dilation == pytest.approx(1.15 + (0.06 - AIM_LATE) / 0.02 * 0.15, abs=0.06)
+
+
+def test_lateness_that_does_not_fall_is_followed_by_the_largest_raise() -> None:
+    found = Search(1.0, 1000.0)
+    for dilation in (1.0, 1.2):
+        found.take(dataclasses.replace(trial(dilation, 1.0), late_ratio=0.06))
+    assert found.dilation == 1.2 * MAX_STEP
 
 
 def test_links_that_bear_no_more_are_given_no_more() -> None:

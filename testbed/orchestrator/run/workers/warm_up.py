@@ -1,0 +1,73 @@
+"""A run's workers from their start until they may be told to begin, and its links beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+
+from testbed.core.errors import RunError
+from testbed.orchestrator.emulation.measuring.prober import LinksNotFilled
+from testbed.orchestrator.run.dilation.calibration import usable_cores
+from testbed.orchestrator.run.links.measured_network import MeasuredNetwork
+from testbed.orchestrator.run.workers.workers import Workers
+
+START_TIMEOUT_S = 180.0
+"""From the containers' start to the last worker's connection to all its peers."""
+BUSY_OF_CORE = 4
+"""Workers that compute beside the second measurement; more would fill memory, and cores no further."""
+
+
+def until_warm(workers: Workers) -> None:
+    """Wait until all workers are connected to their peers.
+
+    Raises:
+        RunError: one is not after `START_TIMEOUT_S`.
+    """
+    warm: set[str] = set()
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while len(warm) < len(workers.nodes):
+        if time.monotonic() > deadline_s:
+            missing = ", ".join(node for node in workers.nodes if node not in warm)
+            raise RunError(f"after {START_TIMEOUT_S:.0f} s still not connected to all peers: {missing}; see logs/")
+        received = workers.next_message()
+        if received is not None and received[1]["event"] == "warm":
+            warm.add(received[0])
+
+
+def beside_filled_links(
+    stack: ExitStack,
+    links: MeasuredNetwork,
+    start: Callable[[], AbstractContextManager[Workers]],
+    retime: Callable[[float], None],
+    stage: Callable[[str, str], None],
+) -> Workers:
+    """Return the workers of a training, once links have their rates beside their warm-up.
+
+    Until then others are started in their place, each time slower.
+
+    Args:
+        stack: ends what `start` returns.
+        start: makes workers of the run's spec as it is then.
+        retime: tells the run of a dilation.
+        stage: says what was done, in words.
+    """
+    while True:
+        with ExitStack() as own:
+            workers = own.enter_context(start())
+            stage("workers", f"workers: {len(workers.nodes)} containers started")
+            until_warm(workers)
+            workers.busy(BUSY_OF_CORE * usable_cores())
+            stage("busy", "workers connected: links measured again beside their warm-up")
+            try:
+                tries = links.measure_busy().tries
+            except LinksNotFilled as error:
+                missing = str(error)
+            else:
+                if tries > 1:
+                    stage("busy", f"links measured {tries} times: some were not as asked at first")
+                stack.enter_context(own.pop_all())
+                return workers
+        links.slow_down()
+        retime(links.dilation)
+        stage("busy", f"begun again at dilation {links.dilation:g}: {missing}")
