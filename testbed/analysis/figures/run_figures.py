@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
@@ -24,6 +25,8 @@ _FLAT = 0.2
 """Share of its target below which a curve would be a flat line if the panel showed the target too."""
 _TICK = 0.03
 """Length of such a tick, as a share of the panel's height."""
+_LABEL_ROOM = 0.09
+"""Smallest distance of two targets that both have a label, as a share of the panel's height."""
 Curves = Mapping[str, Sequence[Point]]
 
 
@@ -47,10 +50,10 @@ def training(record: Record) -> Figure:
         panels.append(_panel(record, unit, [loss], Axis("training loss", padded((*low, *high)))))
     if points:
         target = ((record.summary or {}).get("metric") or {}).get("target")
-        goal = [target / metric.factor] if is_finite(target) else []
-        span = padded([*(value for _, value in points), *goal])
+        goal = [(f"target {target / metric.factor:.4g}", target / metric.factor)] if is_finite(target) else []
+        span = padded([*(value for _, value in points), *(value for _, value in goal)])
         found = [_curve(record, name, points, _only_style())]
-        panels.append(_panel(record, unit, found, Axis(metric.label(name), span), {"target": goal[0]} if goal else {}))
+        panels.append(_panel(record, unit, found, Axis(metric.label(name), span), goal))
     return _figure("training", "Loss and metric over time", panels, "Band: lowest to highest of the ranks.")
 
 
@@ -185,9 +188,9 @@ def _against_target(
         series = [_curve(record, name, _scaled(thin(curves[name]), time, unit), styles[name]) for name in names]
         goals = [asked[name] for name in names if name in asked]
         levels = sorted({value / unit.factor for value in goals if not isinstance(value, list)})
-        panel = _panel(record, time, series, y, {f"target {value:.4g}": value for value in levels})
+        panel = _panel(record, time, series, y, named_targets(levels, y.range))
         moved = [
-            _guide("" if number else "target, as it changed", _scaled(thin(goal), time, unit))
+            _guide("" if number else "target, as it changed", _scaled(thin(goal), time, unit), is_named_below=True)
             for number, goal in enumerate(goal for goal in goals if isinstance(goal, list))
         ]
         panels.append(dataclasses.replace(panel, guides=(*panel.guides, *moved)))
@@ -215,10 +218,10 @@ def _curve(record: Record, name: str, points: Sequence[Point], style: SeriesStyl
 
 
 def _panel(
-    record: Record, unit: Unit, series: Sequence[Series], y: Axis, targets: Mapping[str, float] | None = None
+    record: Record, unit: Unit, series: Sequence[Series], y: Axis, targets: Iterable[tuple[str, float]] = ()
 ) -> Panel:
     x = Axis(unit.label("time"), padded((value for one in series for value in one.x), from_zero=True))
-    guides = [_guide(label, [(x.range[0], value), (x.range[1], value)]) for label, value in (targets or {}).items()]
+    guides = [_guide(label, [(x.range[0], value), (x.range[1], value)]) for label, value in targets]
     return Panel("", x, y, tuple(series), (*guides, *_changes(record, unit, y.range)))
 
 
@@ -231,9 +234,20 @@ def _changes(record: Record, unit: Unit, height: tuple[float, float]) -> list[Gu
     return [_guide(word if n == 0 else "", [(t, height[0]), (t, top)]) for n, t in enumerate(times)]
 
 
-def _guide(label: str, points: Sequence[Point]) -> Guide:
+def named_targets(levels: Sequence[float], height: tuple[float, float]) -> list[tuple[str, float]]:
+    """Return each of the ascending `levels` with its label, or without one where it would lie over the one before."""
+    found: list[tuple[str, float]] = []
+    named = -math.inf
+    for level in levels:
+        has_room = level - named >= _LABEL_ROOM * (height[1] - height[0])
+        found.append((f"target {level:.4g}" if has_room else "", level))
+        named = level if has_room else named
+    return found
+
+
+def _guide(label: str, points: Sequence[Point], *, is_named_below: bool = False) -> Guide:
     x, y = zip(*points, strict=True)
-    return Guide(label, x, y)
+    return Guide(label, x, y, is_named_below=is_named_below)
 
 
 def _figure(kind: str, title: str, panels: Sequence[Panel], note: str | None = None) -> Figure:

@@ -30,6 +30,7 @@ _CONFIG: dict[str, Any] = {
     "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
 }
 _HEIGHT_PX, _ROW_PX = 332, 34
+_LOG_TICKS = 5
 _GAP = 0.08
 """Free space between panels, as a share of the figure."""
 
@@ -118,7 +119,8 @@ def _axis(axis: Axis, domain: list[float], anchor: str, *, is_sideways: bool = F
     }
     if axis.is_log:
         # Plotly counts the range of such an axis in powers of ten.
-        found |= {"type": "log", "range": [math.log10(value) for value in axis.range]}
+        # With more ticks it would label every digit between them.
+        found |= {"type": "log", "range": [math.log10(value) for value in axis.range], "nticks": _LOG_TICKS}
     if axis.ticks:
         found["tickvals"] = list(axis.ticks)
     if axis.categories:
@@ -202,7 +204,7 @@ def _area(one: Series) -> list[dict[str, Any]]:
         return [{**trace, "mode": "lines"} for trace in _lines(one)]
     layer = {**_common(one), "type": "scatter", "mode": "lines", "x": list(one.x), "y": list(one.mid)}
     marker = {"symbol": "square", "color": one.style.color}
-    return [{**layer, "stackgroup": "all", "line": {"width": 0, "color": one.style.color}, "marker": marker}]
+    return [{**layer, "stackgroup": "all", "fillcolor": one.style.color, "line": {"width": 0}, "marker": marker}]
 
 
 _FORMS = {"area": _area, "lines": _lines, "points": _points, "ranking": _ranking, "stack": _stack}

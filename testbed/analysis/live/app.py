@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -178,6 +179,16 @@ def _static(name: str) -> str:
     return (STATIC / name).read_text(encoding="utf-8")
 
 
+def _page(name: str, plotly: str, *scripts: str) -> str:
+    """Return a page whose content is the file `<name>.html`."""
+    tags = "\n".join(f'<script defer src="/static/{script}.js"></script>' for script in scripts)
+    parts = {"plotly": plotly, "name": name, "scripts": tags, "main": _static(f"{name}.html")}
+    text = _static("page.html")
+    for part, content in parts.items():
+        text = text.replace(f"{{{{{part}}}}}", content)
+    return text
+
+
 def application(runs_root: Path) -> Starlette:
     """Return the application over a folder of runs. It writes nothing and asks no other host."""
     pages = Pages(runs_root)
@@ -190,13 +201,11 @@ def application(runs_root: Path) -> Starlette:
         )
 
     def page(name: str, *scripts: str) -> Callable[[Request], Response]:
-        names = ("common", "plots", *scripts, name)
-        tags = "\n".join(f'<script defer src="/static/{script}.js"></script>' for script in names)
-        parts = {"plotly": plotly, "name": name, "scripts": tags, "main": _static(f"{name}.html")}
-        text = _static("page.html")
-        for part, content in parts.items():
-            text = text.replace(f"{{{{{part}}}}}", content)
+        text = _page(name, plotly, "common", "plots", *scripts, name)
         return lambda _: Response(text, media_type="text/html; charset=utf-8")
+
+    def missing(_: Request, error: HTTPException) -> Response:
+        return Response(_page("missing", plotly), error.status_code, media_type="text/html; charset=utf-8")
 
     routes = [
         Route("/", page("runs")),
@@ -217,7 +226,8 @@ def application(runs_root: Path) -> Starlette:
         Middleware(_Headers),
         Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False),
     ]
-    handlers: dict[Any, Callable[[Request, Any], Response | Awaitable[Response]]] = {LonghaulError: _fault}
+    handlers: dict[Any, Callable[[Request, Any], Response | Awaitable[Response]]]
+    handlers = {LonghaulError: _fault, 404: missing}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 
 

@@ -40,10 +40,14 @@ class RunIndex:
             return [row for _, row in self._rows.values() if is_readable(row)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return {"version", "fields", "rows"}: a list of values for each run, by `FIELDS`."""
+        """Return {"version", "unreadable", "fields", "rows"}: a list of values for each run, by `FIELDS`.
+
+        `unreadable` is the number of directories that have the name of a run and cannot be read as one.
+        """
         rows = self.rows()
         return {
             "version": self.version,
+            "unreadable": len(self._rows) - len(rows),
             "fields": FIELDS,
             "rows": [[_value(row, name) for name in FIELDS] for row in rows],
         }

@@ -40,7 +40,8 @@ def read_results(runs_root: Path, name: str) -> dict[str, Any]:
         raise InputError(f"sweep {name}: no results in {runs_root / FOLDER}; make sweep SWEEP=NAME writes them")
     try:
         found = read_object(path)
-        if not isinstance(found["axes"], list) or not all("axes" in row and "values" in row for row in found["rows"]):
+        has_rows = all("axes" in row and "values" in row for row in found.get("rows", [{}]))
+        if not has_rows or not isinstance(found.get("axes"), list):
             raise ValueError("its axes or rows are missing")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"sweep {name}: {RESULTS} cannot be read: {error}") from error

@@ -40,7 +40,8 @@ async function showVerdicts() {
   const found = await ask(`${address}/verdicts`);
   longhaulPage.verdicts = found.changes.length;
   if (found.faults) {
-    byId("changes").replaceChildren(...found.faults.map((fault) => element("li", { class: "note" }, fault)));
+    for (const id of ["strip", "scale"]) byId(id).hidden = true;
+    byId("changes").replaceChildren(...found.faults.map((fault) => element("p", { class: "note" }, fault)));
     return;
   }
   const changes = found.changes;
@@ -119,6 +120,11 @@ function colorTopology(live) {
   }
 }
 
+function spoken(value) {
+  if (isNumber(value) && !Number.isInteger(value)) return Number(value.toPrecision(6));
+  return typeof value === "object" ? JSON.stringify(value) : value;
+}
+
 async function showEvents() {
   const kind = byId("kinds").value;
   const found = await ask(`${address}/events?kind=${encodeURIComponent(kind)}`);
@@ -128,7 +134,7 @@ async function showEvents() {
   byId("event-count").textContent = found.events.length === found.max_events ? `the first ${found.max_events}` : `${found.events.length} events`;
   const body = found.events.map((event) => {
     const { t_s: at, event: name, ...rest } = event;
-    const words = Object.entries(rest).filter(([, value]) => value !== null && value !== "").map(([key, value]) => `${key}=${typeof value === "object" ? JSON.stringify(value) : value}`);
+    const words = Object.entries(rest).filter(([, value]) => value !== null && value !== "").map(([key, value]) => `${key}=${spoken(value)}`);
     const text = words.join(" ");
     return element("tr", {}, element("td", { class: "number" }, isNumber(at) ? `${at.toFixed(3)} s` : "–"), element("td", {}, name), element("td", { class: "text" }, text.length > 400 ? `${text.slice(0, 400)}…` : text));
   });
@@ -186,4 +192,7 @@ byId("name").textContent = runId;
 document.title = `Longhaul: ${runId}`;
 byId("kinds").addEventListener("change", () => showEvents().catch(tellFault));
 darkQuery.addEventListener("change", () => { if (details && details.is_ended) showFigures().catch(tellFault); });
-showAll().then(() => (details.is_ended ? requestAnimationFrame(() => setTimeout(() => showFigures().catch(tellFault))) : follow())).catch(tellFault);
+showAll().then(() => (details.is_ended ? requestAnimationFrame(() => setTimeout(() => showFigures().catch(tellFault))) : follow())).catch((error) => {
+  if (!details) document.querySelectorAll("section").forEach((one) => { one.hidden = true; });
+  tellFault(error);
+});

@@ -18,6 +18,7 @@ const COLUMNS = [
 const MANY = 400;
 const chosen = { ticks: new Set(), sort: "-started", kind: "accuracy_over_time", band: "range", off: new Set() };
 let version = -1;
+let unreadable = 0;
 let runs = new Map();
 let wanted = 0;
 let place = null;
@@ -122,10 +123,12 @@ function filter() {
   const seen = new Set(shownRows());
   for (const row of runs.values()) row.element.hidden = !seen.has(row);
   const hidden = [...runs.values()].filter((row) => isDoubtful(row)).length;
-  byId("count").textContent = `${seen.size} of ${runs.size} runs` + (hidden && !byId("invalid").checked ? `, ${hidden} invalid or unfinished are left out` : "");
+  byId("count").textContent = `${seen.size} of ${runs.size} runs` + (hidden && !byId("invalid").checked ? `, ${hidden} invalid or unfinished are left out` : "")
+    + (unreadable ? `, ${unreadable} cannot be read: longhaul list says why` : "");
   byId("empty").hidden = seen.size > 0;
   byId("empty").textContent = runs.size ? "No run matches the filter." : "No runs yet. The first one appears here by itself: make experiment TOPO=wan1g";
   byId("table").hidden = !seen.size;
+  byId("overlay").hidden = !runs.size;
   longhaulPage.rows = seen.size;
 }
 
@@ -160,7 +163,7 @@ async function overlayOnce() {
     const found = await ask("/api/figure", { method: "POST", body, headers: { "Content-Type": "application/json" } });
     if (mine !== wanted) return; // a later tick has overtaken this answer
     place = place || new DrawingPlace(byId("figure"), { off: chosen.off, onHide: writeAddress });
-    if (!found.panels.length) found.notes.push(`These runs hold nothing for this figure: ${kinds[chosen.kind]}.`);
+    if (!found.panels.length && !found.notes.length) found.notes.push(`These runs hold nothing for this figure: ${kinds[chosen.kind]}.`);
     await place.draw(found);
     longhaulPage.ticked = ticked.length;
   } catch (error) {
@@ -184,6 +187,7 @@ function fillSelect(id, words, value) {
 
 function take(found) {
   version = found.version;
+  unreadable = found.unreadable;
   runs = new Map();
   for (const values of found.rows) {
     const row = Object.fromEntries(found.fields.map((name, index) => [name, values[index]]));

@@ -54,13 +54,15 @@ async function show() {
     place = place || new DrawingPlace(byId("figure"));
     await place.draw(found.figure);
   } catch (error) {
+    document.querySelector(".bar").hidden = !byId("axis").options.length;
     tellFault(error);
   }
 }
 
 function bestMeasure(found) {
-  const known = found.measures.map(([key]) => key).filter((key) => found.results.rows.some((row) => isNumber(mean(row, key))));
-  return known.includes("time_to_target_s") ? "time_to_target_s" : known[0] || "time_s";
+  const count = (key) => found.results.rows.filter((row) => isNumber(mean(row, key))).length;
+  const keys = ["time_to_target_s", ...found.measures.map(([key]) => key)];
+  return keys.find((key) => count(key) > found.results.rows.length / 2) || keys.find(count) || "time_s";
 }
 
 for (const id of ["axis", "measure"]) {

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 
 from testbed.analysis.figures.build import KINDS, build
-from testbed.analysis.figures.run_figures import wan_rate
+from testbed.analysis.figures.run_figures import named_targets, wan_rate
 from testbed.analysis.figures.table import Figure, Series, label_heights
 from testbed.analysis.record.curves import curves_of
 from testbed.analysis.record.record import Record, load
@@ -231,3 +231,10 @@ def test_a_link_that_is_hardly_used_is_no_flat_line(tmp_path: Path) -> None:
     assert rate.notes == ("Target: 100 Mbit/s, above the panel.",) and rate.panels[0].guides == ()
     busy = load(drawn_run(tmp_path, "ddp", "none"))
     assert [guide.label for guide in wan_rate(busy).panels[0].guides] == ["target 100"]
+
+
+def test_targets_that_lie_close_share_a_label() -> None:
+    levels = [13.0, 27.0, 29.0, 31.0, 197.0]
+    found = named_targets(levels, (0.0, 340.0))
+    assert [value for _, value in found] == levels
+    assert [label for label, _ in found if label] == ["target 13", "target 197"]

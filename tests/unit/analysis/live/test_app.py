@@ -199,5 +199,21 @@ def test_sweeps_are_found_and_wrong_questions_refused(client: TestClient, runs: 
     assert client.get("/api/sweeps/made?axis=rtt&measure=time_s").json()["figure"]["panels"]
     answer = client.get("/api/sweeps/made?axis=rate&measure=speed").json()
     assert ["rate" in fault or "speed" in fault for fault in answer["faults"]] == [True, True]
-    (folder / "results.json").write_text('{"axes": 1}')
-    assert "cannot be read" in client.get("/api/sweeps/made").json()["faults"][0]
+    for text in ('{"axes": 1}', "{}", '{"axes": [], "rows": [1]}'):
+        (folder / "results.json").write_text(text)
+        assert "cannot be read" in client.get("/api/sweeps/made").json()["faults"][0]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/run/a/b", "/static/none.js"])
+def test_an_address_of_nothing_answers_a_page_that_leads_back(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404 and 'name="viewport"' in answer.text and 'href="/">all runs' in answer.text
+
+
+def test_runs_that_cannot_be_read_are_counted(client: TestClient, runs: Path) -> None:
+    before = client.get("/api/runs").json()
+    damaged = runs / "20260101T000000Z-wan-ddp-topk-0000dead"
+    damaged.mkdir()
+    (damaged / "summary.json").write_text("not json")
+    after = TestClient(application(runs), base_url="http://127.0.0.1").get("/api/runs").json()
+    assert (after["unreadable"], len(after["rows"])) == (before["unreadable"] + 1, len(before["rows"]))
