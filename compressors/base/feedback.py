@@ -168,6 +168,11 @@ def with_feedback(compressor: Compressor) -> Compressor:
     return compressor
 
 
+def without_feedback(compressor: Compressor) -> Compressor:
+    """Return the compressor that `with_feedback` was given."""
+    return compressor.inner if isinstance(compressor, _Remembering) else compressor
+
+
 def take_momentum(optimizer: torch.optim.Optimizer, name: str) -> tuple[float, bool]:
     """Take the momentum out of an SGD optimizer, in place. Weight decay is raised to act as strongly in the long run.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from testbed.core.device.device import FORWARD_SHARE
+from testbed.core.device.by_flop import FORWARD_SHARE
 from testbed.core.models.catalogue import find_model
 
 RATE_BIT_S = 10e9

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from testbed.core.device.device import FORWARD_SHARE
+from testbed.core.device.by_flop import FORWARD_SHARE
 from testbed.core.models.catalogue import find_model
 
 WORKERS = 8

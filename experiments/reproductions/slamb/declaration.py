@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from experiments.common.papers.declaration import System, Trial, metric_percent
 from experiments.common.papers.slamb import ARMS, BERT, SAMPLES, SIMULATED_RATE_BIT_S, bert_overrides, worker_s
-from testbed.core.device.device import FORWARD_SHARE
+from testbed.core.device.by_flop import FORWARD_SHARE
 from testbed.core.models.catalogue import find_model
 from testbed.core.record.run_directory import RunDir
 

@@ -42,7 +42,8 @@ def text(found: Prediction) -> str:
         rows.append((f"  and {len(busiest) - _MAX_LINKS} more", ""))
     width = max(len(head) for head, _ in rows) + 2
     title = f"{'  '.join(names)}  {spec.workers} workers, {regions} regions  ({KIND})"
-    lines = [title, "", *(f"{head:{width}}{value}".rstrip() for head, value in rows), "", *found.standing.lines()]
+    lines = [title, "", *(f"{head:{width}}{value}".rstrip() for head, value in rows), ""]
+    lines += [*(f"not known: {unknown}" for unknown in found.unknowns), *found.standing.lines()]
     return "\n".join(lines)
 
 
@@ -72,7 +73,7 @@ def predicted(spec: RunSpec, cpu: Profile, device: Profile, known: calibration.C
             raise InputError(f"predict: transform={spec.transform.name}: the profile has no times of the changed model")
         cpu, device = cpu.switched, device.switched
     standing = Standing.of(spec, known.validation)
-    return predict(spec, plan(spec, cpu, device), known.constants, standing, device_times=device.basis)
+    return predict(spec, plan(spec, cpu, device), known.constants, standing, device)
 
 
 def command(source: str, calibration_file: Path | None, *, as_json: bool, output: Path | None = None) -> str:

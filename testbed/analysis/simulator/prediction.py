@@ -12,6 +12,7 @@ from testbed.analysis.simulator.model.step_plan import StepPlan
 from testbed.analysis.simulator.model.traffic import Traffic, traffic
 from testbed.analysis.simulator.timeline.steps import StepTimes, follow
 from testbed.analysis.simulator.validation import Standing
+from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.spec.topology import Topology
@@ -25,7 +26,7 @@ _BUSY = 0.5
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of one step once steps are alike; bytes of all ranks together."""
+    """Times and bytes of one step once steps are alike; bytes are those of all ranks together."""
 
     spec: RunSpec
     plan: StepPlan
@@ -36,6 +37,8 @@ class Prediction:
     constants: Constants
     device_times: str
     """Basis of the device's times: measured, assumed or scaled."""
+    unknowns: tuple[str, ...] = ()
+    """Phrases that say what is not known of these times."""
 
     @property
     def dense_bytes(self) -> float:
@@ -54,6 +57,7 @@ class Prediction:
             "transform": dataclasses.asdict(self.spec.transform),
             "device": dataclasses.asdict(self.spec.device),
             "device_times": self.device_times,
+            "unknowns": list(self.unknowns),
             "step_s": self.times.step_s,
             "first_step_s": self.times.first_step_s,
             "compute_s": self.plan.compute_s,
@@ -69,12 +73,12 @@ class Prediction:
         }
 
 
-def predict(
-    spec: RunSpec, step: StepPlan, constants: Constants, standing: Standing, *, device_times: str
-) -> Prediction:
-    """
+def predict(spec: RunSpec, step: StepPlan, constants: Constants, standing: Standing, device: Profile) -> Prediction:
+    """Return the prediction of one steady-state step.
+
     Args:
         step: what `plan` makes of the spec and its profiles.
+        device: the profile of its device, for where its times are from.
 
     Raises:
         InputError: the spec asks for what the simulator does not know.
@@ -83,11 +87,11 @@ def predict(
     times = follow(step, Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation))
     sent = traffic(step, spec.topology, constants)
     bound_by = _bound_by(step, times, sent, spec.topology)
-    return Prediction(spec, step, times, sent, bound_by, standing, constants, device_times)
+    return Prediction(spec, step, times, sent, bound_by, standing, constants, device.basis, device.unknowns)
 
 
 def faults(spec: RunSpec) -> list[str]:
-    """Why no such run can be simulated, whatever its profile."""
+    """Return a line for each reason why no such run can be simulated, whatever its profile."""
     found = []
     if spec.program != "training":
         found.append(f"workload={spec.workload.name}: only our own training can be simulated")

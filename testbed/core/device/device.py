@@ -11,19 +11,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from testbed.core.declaration import Declared
+from testbed.core.device.by_flop import FORWARD_SHARE, at_rate, lasting, with_backward_at_parameters
+from testbed.core.device.codecs.library import CODECS, CPU, codec_library
 from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds, seconds
-from testbed.core.device.profile import ASSUMED, LayerTimes, Profile, WorkTimes, read_profile
+from testbed.core.device.measured_codec import with_measured_codec
+from testbed.core.device.profile import ASSUMED, Profile, WorkTimes, read_profile
 from testbed.core.device.timeline_file import is_timeline, read_json, timeline_of
 from testbed.core.device.timeline_profile import on_timeline
 from testbed.core.errors import InputError
-from testbed.core.kinds import PathOf
+from testbed.core.kinds import Choice, PathOf
 from testbed.core.renaming import Renamed
-
-FORWARD_SHARE = 1 / 3
-"""Forward's share of a training step: backward computes gradients of inputs and of parameters, twice the work."""
 
 
 class Device(Renamed, Declared, ABC):
@@ -31,6 +32,8 @@ class Device(Renamed, Declared, ABC):
 
     renamed: ClassVar[Mapping[str, str]] = {"faults": "validate"}
 
+    lengths: Mapping[str, int] = MappingProxyType({})
+    """Batch size by model, of a device that knows some replays alone: the first one is its usual run."""
     computes: ClassVar[bool] = False
     """True if phase times come from computing on this machine, not from a model or profile."""
 
@@ -40,6 +43,10 @@ class Device(Renamed, Declared, ABC):
 
     def validate_training(self, target: str, params: Mapping[str, Any], batch_size: int) -> Iterator[str]:
         """Yield a line for each reason why it has no times of this workload with batches of this size."""
+        yield from ()
+
+    def validate_compressor(self, target: str, params: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a line for each reason why it has no times of this compressor."""
         yield from ()
 
     def layers(self, cpu: Profile) -> Profile:
@@ -75,6 +82,35 @@ class Device(Renamed, Declared, ABC):
         """
 
 
+class Modelled(Device):
+    """Base of devices that are none of this machine's, and whose codecs take the times that `codecs` names."""
+
+    codecs: str
+    codec_speedup: float
+
+    def validate_compressor(self, target: str, params: Mapping[str, Any]) -> Iterator[str]:
+        if self.codecs != CPU:
+            try:
+                codec_library(self.codecs).find(target, params, f"device.codecs={self.codecs}")
+            except InputError as error:
+                yield from error.faults
+
+    def with_codec(self, layers: Profile, cpu: Profile, slowness: float = 1.0) -> Profile:
+        """Return the profile of layers with the times of the codec.
+
+        Args:
+            layers: Times of the layers on this device.
+            cpu: Times of the training on a core of this machine.
+            slowness: How many times longer this device takes than the one that `codecs` names.
+
+        Raises:
+            InputError: The codec was not measured.
+        """
+        if self.codecs == CPU:
+            return layers.with_codec_of(cpu, self.codec_speedup)
+        return with_measured_codec(layers, cpu, self.codecs, slowness / self.codec_speedup)
+
+
 class Native(Device):
     """A core of this machine: each phase lasts the CPU seconds it takes alone, times the dilation."""
 
@@ -87,14 +123,15 @@ class Native(Device):
         return after
 
 
-class Paced(Device):
+class Paced(Modelled):
     """An accelerator with a fixed step time, split over the layers by their FLOPs, backward twice forward.
 
     An assumption, and marked as such.
 
     Args:
         step_s: Time of forward and backward of a step.
-        codec_speedup: Speed of compressing, in times of a core of this machine.
+        codec_speedup: Speed of compressing, in times of what `codecs` names.
+        codecs: Whose times compressing takes: a core of this machine's, or a measured accelerator's.
         work_s: Seconds of the strategy's own work, such as K-FAC's "factor" and "inverse": those of all its items
             together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
         growth: Exponent b: items share these seconds by exp(b times their size) instead.
@@ -108,10 +145,11 @@ class Paced(Device):
         *,
         step_s: StepSeconds,
         codec_speedup: Speedup = 1.0,
+        codecs: Annotated[str, Choice(CODECS)] = CPU,
         work_s: WorkSeconds | None = None,
         growth: WorkGrowth | None = None,
     ) -> None:
-        self.step_s, self.codec_speedup = seconds(step_s), float(codec_speedup)
+        self.step_s, self.codec_speedup, self.codecs = seconds(step_s), float(codec_speedup), codecs
         self.work_s = {kind: seconds(given) for kind, given in (work_s or {}).items()}
         self.growth = {kind: float(rate) for kind, rate in (growth or {}).items()}
         if lacking := [kind for kind in self.growth if kind not in self.work_s]:
@@ -150,11 +188,11 @@ class Paced(Device):
         weights = [layer.forward_flop if whole else layer.parameters for layer in cpu.layers]
         total = sum(weights) or 1.0
         layers = tuple(
-            _lasting(layer, self.step_s * weight / total) for layer, weight in zip(cpu.layers, weights, strict=True)
+            lasting(layer, self.step_s * weight / total) for layer, weight in zip(cpu.layers, weights, strict=True)
         )
         paced = dataclasses.replace(
             cpu,
-            layers=_with_backward_at_parameters(layers),
+            layers=with_backward_at_parameters(layers),
             forward_s=self.step_s * FORWARD_SHARE,
             backward_s=self.step_s * (1 - FORWARD_SHARE),
             optimizer_s=0.0,
@@ -164,7 +202,7 @@ class Paced(Device):
             basis=ASSUMED,
             provenance={"made_by": f"{self.step_s:g} s a step, split by the layers' FLOPs", "codec": cpu.provenance},
         )
-        return paced.with_codec_of(cpu, self.codec_speedup)
+        return self.with_codec(paced, cpu)
 
     def _work(self, work: Sequence[WorkTimes], flop_s: float) -> Iterator[WorkTimes]:
         largest = max((piece.size for piece in work), default=0)  # in proportion to it, which no size overflows
@@ -179,27 +217,33 @@ class Paced(Device):
             if piece.kind in self.work_s:
                 yield dataclasses.replace(piece, seconds=self.work_s[piece.kind] * weight / totals[piece.kind])
             else:
-                yield _at_rate(piece, flop_s)
+                yield at_rate(piece, flop_s)
 
 
-class Profiled(Device):
+class Profiled(Modelled):
     """A device that was measured: a profile of `longhaul profile`, or a timeline of docs/timelines.md.
 
     Args:
         file: Profile of the same workload and batch size, or timeline of the same model and batch size; a relative
             path begins where the command was given.
-        codec_speedup: Speed of compressing, in times of a core of this machine, where the profile is of another
-            compressor, number of workers or size of buckets; null takes the CPU's own times.
+        codec_speedup: Speed of compressing, in times of what `codecs` names, where the profile is of another
+            compressor, number of workers or size of buckets; null takes these times as they are.
+        codecs: Whose times compressing takes then: a core of this machine's; or a measured accelerator's, which replace
+            those of the profile too.
 
     Raises:
         ValueError: A parameter is not what it should be.
     """
 
     def __init__(
-        self, *, file: Annotated[str, PathOf("a profile", absolute=False)], codec_speedup: Speedup | None = None
+        self,
+        *,
+        file: Annotated[str, PathOf("a profile", absolute=False)],
+        codec_speedup: Speedup | None = None,
+        codecs: Annotated[str, Choice(CODECS)] = CPU,
     ) -> None:
         self.file = Path(str(file))
-        self.codec_speedup = 1.0 if codec_speedup is None else float(codec_speedup)
+        self.codec_speedup, self.codecs = 1.0 if codec_speedup is None else float(codec_speedup), codecs
 
     def validate(self) -> Iterator[str]:
         if not self.file.is_file():
@@ -231,7 +275,7 @@ class Profiled(Device):
             and measured.buckets == cpu.buckets
             and measured.provenance.get("workers") == cpu.provenance.get("workers")
         )
-        return device if same_codec else device.with_codec_of(cpu, self.codec_speedup)
+        return device if same_codec and self.codecs == CPU else self.with_codec(device, cpu)
 
     def _read(self, cpu: Profile) -> Profile:
         data, where = read_json(self.file), f"device.file={self.file}"
@@ -248,52 +292,3 @@ def _less(kind: str, before: Profile, after: Profile) -> float:
     """Return the share of that kind of work that is left, by its FLOPs."""
     flop, flop_then = (sum(piece.flop for piece in one.work if piece.kind == kind) for one in (before, after))
     return flop_then / flop if flop else 1.0
-
-
-def at_flop_rate(cpu: Profile, flop_s: float) -> Profile:
-    """Return the profile of a device that does `flop_s` FLOPs a second all the time: the least a real one takes.
-
-    An assumption. The optimizer and the codec, which memory bounds, keep the CPU's times.
-    """
-    forward_s = [layer.forward_flop / flop_s for layer in cpu.layers]
-    ratio = (1 - FORWARD_SHARE) / FORWARD_SHARE
-    layers = tuple(
-        dataclasses.replace(layer, forward_s=seconds, backward_s=ratio * seconds)
-        for layer, seconds in zip(cpu.layers, forward_s, strict=True)
-    )
-    return dataclasses.replace(
-        cpu,
-        layers=_with_backward_at_parameters(layers),
-        forward_s=sum(forward_s),
-        backward_s=ratio * sum(forward_s),
-        other_s=0.0,
-        work=tuple(_at_rate(piece, flop_s) for piece in cpu.work),
-        assumed=True,
-        basis=ASSUMED,
-        provenance={"made_by": f"FLOPs over {flop_s:g} FLOP/s", "codec_and_optimizer": cpu.provenance},
-    )
-
-
-def _lasting(layer: LayerTimes, seconds: float) -> LayerTimes:
-    return dataclasses.replace(layer, forward_s=seconds * FORWARD_SHARE, backward_s=seconds * (1 - FORWARD_SHARE))
-
-
-def _at_rate(piece: WorkTimes, flop_s: float) -> WorkTimes:
-    return dataclasses.replace(piece, seconds=piece.flop / flop_s)
-
-
-def _with_backward_at_parameters(layers: tuple[LayerTimes, ...]) -> tuple[LayerTimes, ...]:
-    """Return layers in which those without parameters leave their backward time to the one before with some, whose
-    gradients come after theirs. Before the first such layer there is nothing to wait for: that is backward's end."""
-    return tuple(reversed(list(_moved(reversed(layers)))))
-
-
-def _moved(backwards: Iterator[LayerTimes]) -> Iterator[LayerTimes]:
-    waiting_s = 0.0
-    for layer in backwards:
-        if layer.parameters:
-            yield dataclasses.replace(layer, backward_s=layer.backward_s + waiting_s)
-            waiting_s = 0.0
-        else:
-            waiting_s += layer.backward_s
-            yield dataclasses.replace(layer, backward_s=0.0)

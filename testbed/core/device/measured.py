@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from testbed.core.device.device import Device
+from testbed.core.device.codecs.library import CODECS, CPU
+from testbed.core.device.device import Modelled
 from testbed.core.device.kinds import Speedup, StepSeconds, seconds
 from testbed.core.device.profile import Profile
 from testbed.core.device.published import PUBLISHED, SHAPE, UNNAMED, Length
@@ -20,10 +21,8 @@ from testbed.core.kinds import Choice
 from testbed.core.units import format_time
 
 
-class Timelines(Device):
+class Timelines(Modelled):
     """Base of devices whose times come from a timeline."""
-
-    codec_speedup: float
 
     def profile(self, cpu: Profile) -> Profile:
         if cpu.work:
@@ -36,7 +35,8 @@ class Timelines(Device):
     def layers(self, cpu: Profile) -> Profile:
         target, _, params = cpu.workload.partition(" ")
         timeline, unknowns = self.timeline(target, json.loads(params), cpu.batch_size)
-        return on_timeline(timeline, cpu, self.where, unknowns).with_codec_of(cpu, self.codec_speedup)
+        found = on_timeline(timeline, cpu, self.where, unknowns)
+        return self.with_codec(found, cpu, float(timeline.provenance.get("factor", 1.0)))
 
     def validate_training(self, target: str, params: Mapping[str, Any], batch_size: int) -> Iterator[str]:
         try:
@@ -75,7 +75,9 @@ class Measured(Timelines):
         precision: Precision of its arithmetic. Gradients are float32 in each.
         step_s: Time of forward and backward on another device, which takes the shape of this one's timeline; null: as
             measured.
-        codec_speedup: Speed of compressing, in times of a core of this machine.
+        codec_speedup: Speed of compressing, in times of what `codecs` names.
+        codecs: Whose times compressing takes: a core of this machine's, or a measured accelerator's, longer by as much
+            as the step is.
 
     Raises:
         ValueError: A parameter is not what it should be.
@@ -88,17 +90,18 @@ class Measured(Timelines):
         precision: Annotated[str, Choice(MEASURED_PRECISIONS)] = "tf32",
         step_s: StepSeconds | None = None,
         codec_speedup: Speedup = 1.0,
+        codecs: Annotated[str, Choice(CODECS)] = CPU,
     ) -> None:
         self.accelerator, self.precision = accelerator, precision
         self.step_s = None if step_s is None else seconds(step_s)
-        self.codec_speedup = float(codec_speedup)
+        self.codec_speedup, self.codecs = float(codec_speedup), codecs
 
     @property
     def where(self) -> str:
         return f"device={self.accelerator}"
 
     def timeline(self, target: str, params: Mapping[str, Any], batch_size: int) -> tuple[Timeline, list[str]]:
-        _require_replay(self.where, self.accelerator, target)
+        _require_replay(self.where, models(self.accelerator), target)
         model = str(params["model"])
         if self.step_s is None:
             with _named(self.where):
@@ -118,16 +121,27 @@ class Measured(Timelines):
 class Published(Timelines):
     """A device of a paper: the shape of the H200's timeline at the length that was published.
 
+    Each length is of one model with one batch size; a replay of another is refused.
+
     Args:
         source: Work whose authors gave the lengths.
-        codec_speedup: Speed of compressing, in times of a core of this machine.
+        codec_speedup: Speed of compressing, in times of what `codecs` names.
+        codecs: Whose times compressing takes: a core of this machine's, or a measured accelerator's, longer by as much
+            as the step is.
 
     Raises:
         ValueError: A parameter is not what it should be.
     """
 
-    def __init__(self, *, source: Annotated[str, Choice(tuple(PUBLISHED))], codec_speedup: Speedup = 1.0) -> None:
-        self.source, self.codec_speedup = source, float(codec_speedup)
+    def __init__(
+        self,
+        *,
+        source: Annotated[str, Choice(tuple(PUBLISHED))],
+        codec_speedup: Speedup = 1.0,
+        codecs: Annotated[str, Choice(CODECS)] = CPU,
+    ) -> None:
+        self.source, self.codec_speedup, self.codecs = source, float(codec_speedup), codecs
+        self.lengths = {one.model: one.batch_size for one in PUBLISHED[source].lengths}
 
     @property
     def where(self) -> str:
@@ -135,7 +149,7 @@ class Published(Timelines):
 
     def timeline(self, target: str, params: Mapping[str, Any], batch_size: int) -> tuple[Timeline, list[str]]:
         accelerator, precision = SHAPE
-        _require_replay(self.where, accelerator, target)
+        _require_replay(self.where, tuple(self.lengths), target)
         model, published = str(params["model"]), PUBLISHED[self.source]
         lengths = {(one.model, one.batch_size): one for one in published.lengths}
         length = lengths.get((model, batch_size))
@@ -186,13 +200,16 @@ def _sample(params: Mapping[str, Any]) -> str | None:
     return None if params.get("tokens") is None else f"{params['tokens']} tokens"
 
 
-def _require_replay(where: str, accelerator: str, target: str) -> None:
+def _require_replay(where: str, known: Sequence[str], target: str) -> None:
     """
+    Args:
+        known: Models that it has times of.
+
     Raises:
         InputError: The workload is another one.
     """
     if not target.endswith(".Replay"):
         raise InputError(
-            f"{where}: it has timelines of models that workload=replay replays ({', '.join(models(accelerator))}), not"
+            f"{where}: it has timelines of models that workload=replay replays ({', '.join(known)}), not"
             " of this workload; use device=native, device=paced or a profile: device=profile device.file=…"
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testbed.core.device.codecs.work import CodecWork
 from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.errors import InputError
 from testbed.core.spec.redirects import in_part_text
@@ -75,6 +76,13 @@ class CodecTimes:
 
     elements: int
     rounds: tuple[tuple[str, float], ...]
+    work: tuple[CodecWork, ...] = ()
+    """Work of each round; empty in profiles of older versions."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CodecTimes:
+        rounds = tuple((str(phase), float(seconds)) for phase, seconds in data["rounds"])
+        return cls(elements=data["elements"], rounds=rounds, work=tuple(CodecWork(**w) for w in data.get("work", ())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +152,7 @@ class Profile:
     basis: str = MEASURED
     """Basis of its times: measured, assumed, or scaled, which is the shape of one device and the length of another."""
     unknowns: tuple[str, ...] = ()
-    """Phrases that say what is not known of its times, such as when gradients are ready on a device of which only the
-    length of a step is published."""
+    """Phrases that say what is not known of its times, such as when gradients are ready."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def ready_s(self, elements: int) -> float:
@@ -207,8 +214,7 @@ class Profile:
     def with_codec_of(self, other: Profile, speedup: float = 1.0) -> Profile:
         """Return this device's layers with the codec of another one, `speedup` times as fast."""
         codec = tuple(
-            CodecTimes(elements=b.elements, rounds=tuple((phase, s / speedup) for phase, s in b.rounds))
-            for b in other.codec
+            dataclasses.replace(b, rounds=tuple((phase, s / speedup) for phase, s in b.rounds)) for b in other.codec
         )
         return dataclasses.replace(
             self,
@@ -266,10 +272,7 @@ class Profile:
             fields["layers"] = tuple(LayerTimes.from_json(layer) for layer in fields["layers"])
             fields["basis"] = fields.get("basis", ASSUMED if fields.get("assumed") else MEASURED)
             fields["unknowns"] = tuple(map(str, fields.get("unknowns", ())))
-            fields["codec"] = tuple(
-                CodecTimes(elements=b["elements"], rounds=tuple((str(p), float(s)) for p, s in b["rounds"]))
-                for b in fields["codec"]
-            )
+            fields["codec"] = tuple(CodecTimes.from_json(bucket) for bucket in fields["codec"])
             fields["buckets"] = tuple(fields["buckets"])
             fields["collectives"] = tuple(Collective(**c) for c in fields["collectives"])
             fields["factored"] = tuple(FactoredLayer(**layer) for layer in fields.get("factored", ()))

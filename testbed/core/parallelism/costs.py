@@ -13,8 +13,9 @@ their link, both ways; the slowest replica counts. A position sums its gradients
 a flat ring or by region, and begins its next step then.
 
 Published, a micro-batch takes as many times as long as one sample as it has samples; corrected, a layer has a part that
-does not grow (`LayerProfile.call_s`). Both take backward for twice forward. What ranks of one region send to each other
-divides no rate, in the corrected model either.
+does not grow (`LayerProfile.call_s`), and forward is the part of it that was measured (`LayerProfile.forward_share`);
+where none was, and in the published model, backward takes twice as long as forward. What ranks of one region send to
+each other divides no rate, in the corrected model either.
 """
 
 from __future__ import annotations
@@ -27,11 +28,8 @@ from dataclasses import dataclass
 from testbed.core.costs.collective import chain_chunks
 from testbed.core.parallelism.memory import memory_bytes
 from testbed.core.parallelism.plan import INTERLEAVED, Plan
-from testbed.core.parallelism.problem import RING, LinkMatrix, Problem
+from testbed.core.parallelism.problem import RING, STEP_OF_FORWARD, LinkMatrix, Problem
 from testbed.core.parallelism.schedules import Durations, least_s, period_s
-
-STEP_OF_FORWARD = 3
-"""Forward and backward together, in forwards."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +100,14 @@ def least_total_s(plan: Plan, problem: Problem) -> float:
 
 def durations_of(plan: Plan, problem: Problem) -> Durations:
     """Return what one micro-batch takes on each stage, and over each boundary of the slowest replica or shard."""
-    times, sizes = stage_times_s(plan, problem), _boundary_bytes(plan, problem)
+    layer_s, sizes = layer_times_s(problem, plan.tp, plan.micro_batch), _boundary_bytes(plan, problem)
+    times, shares = _of_stages(plan, layer_s), [layer.forward_share for layer in problem.layers]
+    forward_s = _of_stages(plan, [share * time for share, time in zip(shares, layer_s, strict=True)])
     each = zip(boundaries(plan, problem.links), sizes, strict=True)
     slowest = [(max(boundary, key=lambda channel: channel.seconds(size)), size) for boundary, size in each]
     return Durations(
-        forward_s=[time / STEP_OF_FORWARD for time in times],
-        backward_s=[time * (STEP_OF_FORWARD - 1) / STEP_OF_FORWARD for time in times],
+        forward_s=forward_s,
+        backward_s=[time - forward for time, forward in zip(times, forward_s, strict=True)],
         sent_s=[8 * size / channel.rate_bit_s for channel, size in slowest],
         latency_s=[channel.alpha_s for channel, _ in slowest],
     )

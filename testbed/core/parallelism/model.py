@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from testbed.core.parallelism.costs import STEP_OF_FORWARD
-from testbed.core.parallelism.problem import LayerProfile, LinkMatrix
+from testbed.core.parallelism.problem import FORWARD_SHARE, STEP_OF_FORWARD, LayerProfile, LinkMatrix
 from testbed.core.parameters import number, raise_all, whole
 
 SCHEMA_VERSION = 1
@@ -40,6 +39,8 @@ class MeasuredLayer:
     """Over ranks that share it, in forward and backward together; the same for all degrees."""
     summed_bytes: int = 0
     """In all of these, of one sample."""
+    forward_share: float = FORWARD_SHARE
+    """Part of forward and backward together that is forward, on a device that says so."""
 
     def __post_init__(self) -> None:
         raise_all(
@@ -75,6 +76,7 @@ class MeasuredLayer:
             self.stored_bytes,
             self.block,
             {tp: call_s(tp) for tp in degrees},
+            self.forward_share,
         )
 
 

@@ -13,6 +13,10 @@ from testbed.core.parameters import choice, number, raise_all, whole
 RING, HIERARCHICAL = "ring", "hierarchical"
 ALL_REDUCES = (RING, HIERARCHICAL)
 Matrix = tuple[tuple[float, ...], ...]
+STEP_OF_FORWARD = 3
+"""Forward and backward together, in forwards, where nothing else was measured."""
+FORWARD_SHARE = 1 / STEP_OF_FORWARD
+"""Part of a step that forward takes then: backward takes twice as long."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,12 @@ class LayerProfile:
     """One of the blocks that a heuristic divides evenly, as embeddings and the head are not."""
     call_s: Mapping[int, float] = field(default_factory=dict)
     """Of one forward of however many samples, besides, by the tensor-parallel degree; 0 where it is not named."""
+    forward_share: float = FORWARD_SHARE
+    """Part of forward and backward together that is forward; `forward_s` stays a third of both."""
 
     def __post_init__(self) -> None:
         raise_all(
+            number(f"{self.name}: forward_share", self.forward_share, least=0, below=1),
             None if self.forward_s else f"{self.name}: forward_s is empty; give it for tp=1 at least",
             *(whole(f"{self.name}: tp", tp, 1) for tp in self.forward_s),
             *(number(f"{self.name}: forward_s", time, least=0, below=math.inf) for time in self.forward_s.values()),

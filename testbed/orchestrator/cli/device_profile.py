@@ -10,7 +10,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from testbed.core.device.device import at_flop_rate
+from testbed.core.device.by_flop import at_flop_rate
 from testbed.core.device.profile import MEASURED, Profile
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import write_json

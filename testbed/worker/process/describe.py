@@ -187,7 +187,7 @@ class _Checks:
         if part not in self._bases:
             group, usual = part[0], {**_USUAL, part[0]: part[1]}
             partners = {one for pair in PAIRS if group in pair for one in pair} - {group}
-            tried = [usual, *({**usual, one: name} for one in sorted(partners) for name in self._built[one])]
+            tried = [usual, *({**usual, one: name} for one in sorted(partners) for name in self._general(one))]
             best, least = usual, self._faults(usual)
             for choice in tried[1:] if least else ():
                 if len(faults := self._faults(choice)) < len(least):
@@ -195,17 +195,31 @@ class _Checks:
             self._bases[part] = best, set(least)
         return self._bases[part]
 
+    def _general(self, group: str) -> list[str]:
+        """Return the names of a group; devices that know some replays alone come last."""
+        return sorted(self._built[group], key=lambda name: bool(getattr(self._built[group][name], "lengths", None)))
+
     def _faults(self, choice: Mapping[str, str]) -> list[str]:
         found: list[str] = []
         try:
             chosen: dict[str, Any] = {group: self._parts[group][name] for group, name in choice.items()}
             objects = {group: self._built[group][name] for group, name in choice.items()}
-            found += combination_faults(dataclasses.replace(self._spec, **chosen), objects)
+            found += combination_faults(_with_length(dataclasses.replace(self._spec, **chosen), objects), objects)
         except _TrainsError:
             pass
         except InputError as error:
             found += error.faults
         return found
+
+
+def _with_length(spec: RunSpec, objects: Mapping[str, Any]) -> RunSpec:
+    """Return the spec of a replay with the model and batch size that its device knows."""
+    lengths = objects["device"].lengths
+    if not lengths or spec.workload.name != "replay":
+        return spec
+    model, batch_size = next(iter(lengths.items()))
+    workload = dataclasses.replace(spec.workload, params={**spec.workload.params, "model": model})
+    return dataclasses.replace(spec, workload=workload, batch_size=batch_size)
 
 
 class _TrainsError(Exception):
@@ -268,6 +282,7 @@ def _of_transform(one: Transform) -> Iterator[tuple[str, Any]]:
 
 def _of_device(one: Device) -> Iterator[tuple[str, Any]]:
     yield "computes", one.computes
+    yield "lengths", dict(one.lengths)
 
 
 _TRAITS: Mapping[str, Callable[[Any], Iterator[tuple[str, Any]]]] = {

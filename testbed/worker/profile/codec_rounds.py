@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +17,13 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Exchange, Layout, Rounds
 from compressors.base.feedback import with_feedback
+from testbed.core.device.codecs.work import CodecWork
 from testbed.core.device.profile import Collective
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.pending import Pending
 from testbed.worker.device.clock import PhaseClock, cpu_s
+from testbed.worker.profile.codec_counts import Counting
 from testbed.worker.reduction.reducer import Reducer
 from testbed.worker.reduction.rehearsal import Echo
 from testbed.worker.training.parts import build_parts
@@ -35,8 +39,10 @@ class Timed:
     """One reduction."""
 
     rounds: tuple[tuple[str, float], ...]
-    """(phase, CPU seconds), in order."""
+    """Phases in order, each with its CPU seconds."""
     collectives: tuple[Collective, ...]
+    work: tuple[CodecWork, ...] = ()
+    """Work of each round; empty until it was counted."""
 
     @property
     def seconds(self) -> float:
@@ -44,7 +50,7 @@ class Timed:
 
 
 class Alone:
-    """What the rank sends passes for what others send."""
+    """One rank, whose payloads pass for those of the others."""
 
     def __init__(self, spec: RunSpec, layout: Layout) -> None:
         self._echo, self._clock = _RecordingEcho(spec.workers, spec.timeout_s), _RecordingClock()
@@ -60,15 +66,27 @@ class Alone:
         self._gradient = _gradient(self._layout.numel, 0)
 
     def once(self, step: int) -> Timed:
-        """
+        """Return the times of one step.
+
         Raises:
             PayloadError: what this rank sends does not pass for what others would.
         """
         self._clock.rounds.clear()
         self._echo.collectives.clear()
+        self._take(step)
+        return Timed(tuple(self._clock.rounds[self._layout.numel]), tuple(self._echo.collectives))
+
+    def work(self, step: int) -> tuple[CodecWork, ...]:
+        """Return what each round of a step does."""
+        found = list[CodecWork]()
+        self._clock.counting = functools.partial(Counting, self._reducer.compressor, found)
+        self._take(step)
+        self._clock.counting = None
+        return tuple(found)
+
+    def _take(self, step: int) -> None:
         self._reducer.start(self._gradient.clone(), self._layout, step)
         self._reducer.finish()
-        return Timed(tuple(self._clock.rounds[self._layout.numel]), tuple(self._echo.collectives))
 
 
 class AmongAll:
@@ -97,7 +115,8 @@ class AmongAll:
         self._arrived: dict[int, list[list[Tensor]]] = {}
 
     def once(self, step: int) -> Timed:
-        """
+        """Return the times of one step of rank 0.
+
         Raises:
             InputError: the ranks did not come to the end of a step in time.
         """
@@ -106,19 +125,30 @@ class AmongAll:
             self._together(step)
             if first and time.monotonic() - since_s < _QUICK_S:
                 self._together(step)  # with what is kept from a step before
+        noted: list[tuple[str, float]] = []
+        collectives = self._again_alone(step, lambda phase: _Noted(noted, phase))
+        return Timed(tuple(noted), tuple(collectives))
+
+    def work(self, step: int) -> tuple[CodecWork, ...]:
+        """Return what each round of a step that was taken does."""
+        found = list[CodecWork]()
+        self._again_alone(step, lambda _: Counting(self._again.compressor, found))
+        return tuple(found)
+
+    def _again_alone(self, step: int, watched: Callable[[str], AbstractContextManager[object]]) -> list[Collective]:
+        """Rank 0 takes the step again, each round inside of what `watched` makes of its phase."""
         self._again.compressor = copy.deepcopy(self._before[step])
         rounds = self._again.rounds(self._gradient.clone(), self._layout, step)
-        noted: list[tuple[str, float]] = []
         collectives: list[Collective] = []
-        with _Noted(noted, "compress"):
+        with watched("compress"):
             asked = _resume(rounds, None)
         for results in self._arrived[step]:
             assert asked is not None, "it asks for as much as it did before from the same state"
             collectives.append(_collective(asked))
             results = [result.clone() for result in results]
-            with _Noted(noted, asked.then):
+            with watched(asked.then):
                 asked = _resume(rounds, results)
-        return Timed(tuple(noted), tuple(collectives))
+        return collectives
 
     def _together(self, step: int) -> None:
         """All ranks take the step; what rank 0 is before it, and gets in it, is kept."""
@@ -157,7 +187,7 @@ def _fresh_compressor(spec: RunSpec) -> Compressor:
 
 
 def planner(spec: RunSpec, rank: int = 0) -> Reducer:
-    """As `rank` has it at the beginning; asked for its rounds, it sends nothing."""
+    """Return the reducer that `rank` has at the beginning; asked for its rounds, it sends nothing."""
     echo = Echo(rank, spec.workers, spec.timeout_s)
     return Reducer(_fresh_compressor(spec), echo, PhaseClock(), spec.topology, spec.seed)
 
@@ -168,9 +198,11 @@ class _RecordingClock(PhaseClock):
     def __init__(self) -> None:
         super().__init__()
         self.rounds: dict[int, list[tuple[str, float]]] = defaultdict(list)
+        self.counting: Callable[[], Counting] | None = None
+        """Counts rounds; None: their time is noted."""
 
     def codec(self, name: str, elements: int, round_: int) -> Any:
-        return _Noted(self.rounds[elements], name)
+        return _Noted(self.rounds[elements], name) if self.counting is None else self.counting()
 
 
 class _Noted:

@@ -41,7 +41,9 @@ def codec_times(spec: RunSpec, layouts: Sequence[Layout]) -> tuple[tuple[CodecTi
     for layout in layouts:
         if layout.numel not in by_elements:
             by_elements[layout.numel] = _of(spec, layout, end_s)
-    codec = tuple(CodecTimes(elements=n, rounds=by_elements[n].rounds) for n in sorted(by_elements))
+    codec = tuple(
+        CodecTimes(elements=n, rounds=by_elements[n].rounds, work=by_elements[n].work) for n in sorted(by_elements)
+    )
     return codec, [collective for layout in layouts for collective in by_elements[layout.numel].collectives]
 
 
@@ -71,7 +73,7 @@ def _heaviest(bucket: Alone | AmongAll, steps: Sequence[int]) -> Timed:
         )
         for i, (name, _) in enumerate(found.rounds)
     )
-    return Timed(rounds, found.collectives)
+    return Timed(rounds, found.collectives, bucket.work(step))
 
 
 def _steps(spec: RunSpec, layout: Layout) -> list[int]:

@@ -131,6 +131,8 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
     if workload is not None and "device" in built:
         part = spec.workload
         yield from built["device"].validate_training(part.target, part.params, spec.batch_size)
+    if compressor is not None and "device" in built:
+        yield from built["device"].validate_compressor(spec.compressor.target, spec.compressor.params)
     if strategy is not None:
         yield from capabilities.batch_faults(strategy, spec.batch_size, spec.workers)
     if strategy is not None and spec.epochs is not None and not _training(strategy, spec):

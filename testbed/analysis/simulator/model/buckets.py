@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 
 from testbed.core.costs.fusion import BY_TIMES, RULES, Gradient, cut
-from testbed.core.device.profile import Collective, Profile
+from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.core.errors import InputError
 from testbed.core.models.catalogue import find_model
 from testbed.core.models.scaled import scaled
@@ -42,13 +42,21 @@ def buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
 
 
 def torch_buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
-    """torch closes a bucket once it holds as much as was asked for; the tensors of a layer arrive together."""
+    """torch closes a bucket once it holds as much as was asked for.
+
+    It takes one tensor after another; where only layers are known, those of a layer together.
+    """
     sizes = [0]
-    for layer in reversed(profile.layers):
+    for elements in (elements for layer in reversed(profile.layers) for elements in _arriving(layer)):
         if 4 * sizes[-1] >= _size_bytes(spec):
             sizes.append(0)
-        sizes[-1] += layer.parameters
+        sizes[-1] += elements
     return [(size, (Collective(kind="all_reduce", size_bytes=4 * size),)) for size in sizes if size]
+
+
+def _arriving(layer: LayerTimes) -> list[int]:
+    """Return the elements of a layer's gradients in the order of backward."""
+    return [tensor.elements for tensor in reversed(layer.tensors)] or [layer.parameters]
 
 
 def momenta_bucket(spec: RunSpec, profile: Profile) -> tuple[Bucket, Collective]:

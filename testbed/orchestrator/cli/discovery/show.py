@@ -80,6 +80,9 @@ def _example(group: str, found: Mapping[str, Any]) -> str:
     words = [f"{group}={found['name']}"]
     words += [f"{group}.{one['name']}=..." for one in found["parameters"] if one["required"]]
     words += [f"{one}={partner}" for one, partner in found["partners"].items()]
+    if lengths := found["traits"].get("lengths"):
+        model, batch_size = next(iter(lengths.items()))
+        words += [f"workload.model={model}", f"batch_size={batch_size}"]
     words += [word for fault in found["refused"] for word in re.findall(r"use (workers=\d+)", fault)]
     if group == "topo" and (module := found["target"].partition(".")[0]) not in PACKAGES:
         words.append(f"--trust {Path(found['name']).with_name(f'{module}.py')}")

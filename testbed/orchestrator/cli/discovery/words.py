@@ -79,6 +79,8 @@ def _transform(traits: Traits, _: Traits) -> Iterator[str]:
 
 def _device(traits: Traits, _: Traits) -> Iterator[str]:
     yield "times are measured here" if traits["computes"] else "times are modelled"
+    if lengths := traits["lengths"]:
+        yield f"replays of {', '.join(f'{model} (batch_size={size})' for model, size in lengths.items())}"
 
 
 def _topology(traits: Traits, _: Traits) -> Iterator[str]:

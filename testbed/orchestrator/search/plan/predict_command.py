@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.device.profile import read_profile
+from testbed.core.device.timeline_file import is_timeline, read_json
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.spec.run_spec import RunSpec
@@ -92,6 +93,11 @@ def _spec(overrides: Sequence[str], runs_root: Path) -> RunSpec:
 def _profiles(spec: RunSpec, profile: Path | None, made: dict[str, Any] | None) -> dict[str, Any]:
     """{"cpu", "device"}: what is sent, and how long computing takes."""
     if profile is not None:
+        if is_timeline(read_json(profile)):
+            raise InputError(
+                f"--profile {profile}: is a timeline, which does not say what is sent; give it as a device:"
+                f" device=profile device.file={profile}"
+            )
         found = read_profile(profile).to_json()
         return {"cpu": found, "device": found}
     if made is not None:

@@ -15,9 +15,9 @@ from torch import nn
 from testbed.core.device.device import Device
 from testbed.core.device.profile import Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
-from testbed.core.parallelism.costs import STEP_OF_FORWARD
 from testbed.core.parallelism.model import MeasuredLayer, ModelProfile
 from testbed.core.parallelism.plan import Plan
+from testbed.core.parallelism.problem import FORWARD_SHARE, STEP_OF_FORWARD
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.device.median import repeated
@@ -122,12 +122,20 @@ def _on_device(
     times, count = ComputeTimes(device, model), len(pieces)
     degrees = list(layers[0].forward_s)
     seconds: dict[int, list[float]] = {}
+    shares = list[float]()
     for tp in degrees:
         # a stage for each piece, and one sample at a time
         plan = Plan(pp=count, dp=1, tp=tp, micro_batch=1, cuts=tuple(range(count)), placement=tuple(range(count * tp)))
         stages = StageTimes(times, model, pieces, plan, device.batch_size)
-        seconds[tp] = [(stages.forward_s(n) or 0.0) + (stages.backward_s(n) or 0.0) for n in range(count)]
+        passes = [(stages.forward_s(n) or 0.0, stages.backward_s(n) or 0.0) for n in range(count)]
+        seconds[tp] = [forward_s + backward_s for forward_s, backward_s in passes]
+        shares = [f / (f + b) if f + b else FORWARD_SHARE for f, b in passes]  # whatever tp, which divides both
     return tuple(
-        dataclasses.replace(layer, forward_s={tp: seconds[tp][n] / STEP_OF_FORWARD for tp in degrees}, call_s={})
+        dataclasses.replace(
+            layer,
+            forward_s={tp: seconds[tp][n] / STEP_OF_FORWARD for tp in degrees},
+            call_s={},
+            forward_share=shares[n],
+        )
         for n, layer in enumerate(layers)
     )

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from testbed.core.parallelism.costs import STEP_OF_FORWARD
 from testbed.core.parallelism.links import straight
 from testbed.core.parallelism.model import MeasuredLayer
+from testbed.core.parallelism.problem import STEP_OF_FORWARD
 from testbed.worker.device.median import repeated
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.interfaces.workload_capabilities import Sequential

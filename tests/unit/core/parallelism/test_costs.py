@@ -13,6 +13,7 @@ from testbed.core.parallelism.costs import (
     boundary_times_s,
     corrected,
     corrected_total_s,
+    durations_of,
     least_total_s,
     published,
     ring_times_s,
@@ -53,6 +54,14 @@ def test_a_pipeline_of_two_by_hand() -> None:
     assert cost.total_s == 3 * 6 + 9 + 2 * 1.5
     # forward alone, once, without latency
     assert published(plan, problem).total_s == 3 * 6 + 9 + 1
+
+
+def test_a_stage_s_forward_is_the_part_that_was_measured() -> None:
+    measured = (LayerProfile("a", {1: 1.0}, MB, MB, forward_share=0.5), LayerProfile("b", {1: 2.0}, MB, MB))
+    found = durations_of(_plan(2, 1, (0, 1)), _problem("ab", measured))
+    assert (found.forward_s, found.backward_s) == (pytest.approx([1.5, 2.0]), pytest.approx([1.5, 4.0]))
+    with pytest.raises(ValueError, match="a: forward_share"):
+        LayerProfile("a", {1: 1.0}, MB, MB, forward_share=1.0)
 
 
 def test_gpipe_pays_a_slow_link_once_a_message_and_1f1b_waits_for_what_it_may_have_in_flight() -> None:

@@ -253,6 +253,20 @@ def test_torch_closes_a_bucket_once_it_is_full() -> None:
     assert [bucket.collectives[0].size_bytes for bucket in found.buckets] == [10000, 1200]
 
 
+def test_torch_takes_a_layer_s_tensors_one_by_one() -> None:
+    """3000 elements pass the 2000 asked for: the bias closes no bucket, the weight does."""
+    tensors = tuple(TensorTimes(elements=n, shape=(n,), backward_s=0.01) for n in (2000, 1000))
+    layers = tuple(
+        LayerTimes(name=name, parameters=3000, forward_s=0.0, backward_s=0.02, tensors=tensors) for name in "ab"
+    )
+    known = dataclasses.replace(profile(), layers=layers, backward_s=0.04)
+    found = plan(spec("torch_ddp.TorchDDP"), known, known)
+    assert [bucket.elements for bucket in found.buckets] == [3000, 3000]
+    small = plan(spec("torch_ddp.TorchDDP", bucket="4 kB"), known, known)
+    assert [bucket.elements for bucket in small.buckets] == [1000, 2000, 1000, 2000]
+    assert [bucket.ready_s for bucket in small.buckets] == pytest.approx([0.01, 0.02, 0.03, 0.04])
+
+
 @pytest.mark.parametrize(("fusion", "buckets"), [("one", [2800]), ("layers", [500, 2000, 300]), ("size", [2500, 300])])
 def test_buckets_follow_the_rule_of_fusion(fusion: str, buckets: list[int]) -> None:
     asked = spec(bucket="10 kB")

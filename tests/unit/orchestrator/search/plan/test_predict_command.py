@@ -55,6 +55,12 @@ def test_a_run_that_was_made_is_predicted_from_its_record(runs: Path, capfd: pyt
     assert found["step_s"] > 0.3 + 2 * 0.067
 
 
+def test_a_timeline_is_asked_for_as_a_device(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.json").write_text('{"format": "longhaul-timeline"}')
+    assert main(["predict", "topo=wan1g", "--profile", str(tmp_path / "mine.json")]) == EXIT_INPUT
+    assert "device=profile device.file=" in capfd.readouterr().err
+
+
 @pytest.mark.tier("all")
 def test_more_regions_than_can_be_emulated_are_predicted(
     runs: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -115,6 +115,7 @@ def test_a_paced_device_has_its_own_seconds_spread_over_the_pieces() -> None:
     assert not any(layer.call_s for layer in found.layers)
     blocks = [layer.forward_s[1] for layer in found.layers if layer.block]
     assert blocks == pytest.approx([blocks[0]] * 3)
+    assert [layer.forward_share for layer in found.layers if layer.block] == pytest.approx([1 / 3] * 3)
     assert found.optimizer_states == 2
     assert found.layers[1].activation_bytes == 64 * 128 * 4
     assert all(set(layer.forward_s) == {1, 2} for layer in found.layers)

@@ -1,0 +1,1 @@
+"""Work of reducing a bucket, and times of codecs on accelerators."""
