@@ -65,6 +65,8 @@ def on_timeline(timeline: Timeline, cpu: Profile, where: str, unknowns: Sequence
 
 
 def _unknowns(timeline: Timeline) -> Iterator[str]:
+    if isinstance(told := timeline.provenance.get("unknowns"), list):
+        yield from map(str, told)
     if between := timeline.provenance.get("between"):
         yield f"times of batches of {timeline.batch_size} samples (interpolated between {between[0]} and {between[1]})"
     if timeline.host_limited:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from testbed.core.costs.low_rank import WeightLayer, ratio_rank
+from testbed.core.errors import InputError
+from testbed.core.kinds import Choice
 from testbed.core.models.convolutional import (
     alexnet,
     densenet,
@@ -25,6 +28,7 @@ from testbed.core.models.convolutional import (
     vgg,
 )
 from testbed.core.models.model import Layer, Model, Shape, linear
+from testbed.core.models.model_file import read_model
 from testbed.core.models.transformers import bert, gpt2, swin, vit
 
 # Networks of which some layers are two factors, as Pufferfish leaves them: a quarter of the rank, in layers that its
@@ -88,7 +92,7 @@ def lstm(width: int, depth: int, *, tokens: int, vocabulary: int = 10_000) -> It
     yield linear("head", width, vocabulary, times=tokens)
 
 
-__all__ = ["MODEL_NAMES", "Layer", "Model", "Shape", "find_model"]
+__all__ = ["MODEL_NAMES", "Layer", "Model", "ModelOrFile", "Shape", "find_model"]
 
 
 @dataclass(frozen=True)
@@ -165,16 +169,42 @@ _MODELS: dict[str, _Row] = {
 MODEL_NAMES = tuple(_MODELS)
 
 
+@dataclass(frozen=True)
+class ModelOrFile(Choice):
+    """Names of models, and absolute paths of tables that users bring."""
+
+    known: Collection[object] = MODEL_NAMES
+
+    @property
+    def values_text(self) -> str:
+        return f"{super().values_text}, or the absolute path of a table (.json)"
+
+    def allows(self, value: object) -> bool:
+        return super().allows(value) or (isinstance(value, str) and _is_table(value) and Path(value).is_absolute())
+
+    def wanted(self, value: object) -> str:
+        if isinstance(value, str) and _is_table(value):
+            return f"must be an absolute path; give {Path(value).name} with its folder, such as $PWD/{Path(value).name}"
+        return super().wanted(value)
+
+
+def _is_table(name: str) -> bool:
+    return name.endswith(".json")
+
+
 def find_model(name: str, tokens: int | None = None) -> Model:
     """Return the table of a model.
 
     Args:
+        name: Name of a model, or the path of a table of docs/timelines.md.
         tokens: length of a sequence, for language models; None takes 128 for BERT, 1024 for GPT-2, 35 for lstm. Images
             are of 224 x 224 pixels, for inception_v4 of 299 x 299, for resnet20 and densenet40 of 32 x 32.
 
     Raises:
         ValueError: no such model, or it takes no such number of tokens.
     """
+    if _is_table(name):
+        return _table(name, tokens)
     if name not in _MODELS:
         raise ValueError(f"model={name}: unknown; known: {', '.join(MODEL_NAMES)}")
     row = _MODELS[name]
@@ -187,3 +217,12 @@ def find_model(name: str, tokens: int | None = None) -> Model:
     flop = None if row.gflop is None or length != row.tokens else row.gflop * 1e9
     sample = f"{length} tokens" if length else single
     return Model(name, tuple(row.layers(length)), row.parameters, flop, sample, row.source)
+
+
+def _table(path: str, tokens: int | None) -> Model:
+    if tokens is not None:
+        raise ValueError(f"tokens={tokens}: the table {path} is of one size of sample; leave out tokens")
+    try:
+        return read_model(Path(path))
+    except InputError as error:
+        raise ValueError("\n".join(error.faults)) from error

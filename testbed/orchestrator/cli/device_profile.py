@@ -12,6 +12,8 @@ from rich.table import Table
 
 from testbed.core.device.by_flop import at_flop_rate
 from testbed.core.device.profile import MEASURED, Profile
+from testbed.core.device.timeline import Timeline
+from testbed.core.device.timeline_file import timeline_of
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.config.config import resolve
@@ -28,11 +30,17 @@ _MAX_FLOP_S = 1e18
 
 
 def profile(
-    overrides: Sequence[str], output: Path, *, device: str = _DEFAULT_DEVICE, flop_s: float | None = None
+    overrides: Sequence[str],
+    output: Path,
+    *,
+    device: str = _DEFAULT_DEVICE,
+    precision: str = "fp32",
+    flop_s: float | None = None,
 ) -> int:
-    """Measure, or compute, the profile of what `overrides` ask for and write it.
+    """Measure, or compute, the profile of what `overrides` ask for and write it; of a replay its timeline.
 
     Args:
+        precision: Precision of a replay's model: fp32, tf32 or bf16.
         flop_s: FLOPs a second that a device is said to do; its profile is made by arithmetic, and marked so.
 
     Raises:
@@ -44,12 +52,17 @@ def profile(
         raise InputError(*resolved.faults)
     if flop_s is not None and not 0 < flop_s <= _MAX_FLOP_S:
         raise InputError(f"--flop-s {flop_s:g}: must be above 0 and at most {_MAX_FLOP_S:g}")
+    if flop_s is not None and precision != "fp32":
+        raise InputError(f"--precision {precision}: is of a measurement; leave it out where --flop-s is given")
     spec = resolved.spec
     if spec.program != "training":
         raise InputError(f"workload={spec.workload.name}: only what this program trains can be measured")
-    made = _place(output)
+    made = place(output)
     if flop_s is None:
-        answer = ask_worker("profile", {"spec": spec.to_json(), "device": device}, "profile", TIME_LIMIT_S)
+        question = {"spec": spec.to_json(), "device": device, "precision": precision}
+        answer = ask_worker("profile", question, "profile", TIME_LIMIT_S)
+        if answer["timeline"] is not None:
+            return _write_timeline(timeline_of(answer["timeline"], "profile"), output, made)
         found = Profile.from_json(answer["profile"])
     else:
         answer = ask_worker("calibrate", {"spec": spec.to_json(), "cpu": None, "model": None}, "profile", TIME_LIMIT_S)
@@ -63,7 +76,21 @@ def profile(
     return EXIT_COMPLETED
 
 
-def _place(output: Path) -> Path:
+def _write_timeline(found: Timeline, output: Path, made: Path) -> int:
+    where = {key: provenance.collect()[key] for key in ("commit", "dirty", "code_hash")}
+    write_json(output, found.to_json() | {"provenance": {**found.provenance, **where}})
+    give_to_caller(made)
+    phases = found.phases_s
+    times = (("forward", phases.forward), ("backward", phases.backward), ("optimizer", phases.optimizer))
+    tell(f"{found.model}, batches of {found.batch_size}, {found.precision}: {found.device}")
+    tell(", ".join(f"{name} {spoken_time(seconds)}" for name, seconds in times))
+    if found.host_limited:
+        tell("the host limited the device while it was measured, so times inside of phases are stretched")
+    tell(f"written to {output}; use it with device=profile device.file={output}")
+    return EXIT_COMPLETED
+
+
+def place(output: Path) -> Path:
     """Make the folder of `output`; return what is new of its path.
 
     Raises:
@@ -80,9 +107,9 @@ def _place(output: Path) -> Path:
 
 
 def _paced_where_nothing_computes(overrides: Sequence[str], flop_s: float | None) -> list[str]:
-    """A rate in FLOPs is a device of its own; the one that a spec must name is not asked then."""
+    """A rate in FLOPs is a device of its own, and a replay is measured on one; the one of the spec is not asked."""
     named = any(override.startswith("device") for override in overrides)
-    return [] if named or flop_s is None else ["device=paced"]
+    return ["device=paced"] if not named and (flop_s is not None or "workload=replay" in overrides) else []
 
 
 def table(found: Profile) -> Table:

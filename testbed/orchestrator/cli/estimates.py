@@ -14,8 +14,14 @@ def add_commands(add: Add) -> None:
     one = add("profile", profile, "Measure how long layers and compressor take, for device=profile.")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: workload, batch_size, …")
     one.add_argument("--device", default="cpu", help="cpu, or what torch calls an accelerator: cuda, cuda:1")
+    one.add_argument("--precision", default="fp32", help="of a replay's model: fp32, tf32 (on an accelerator) or bf16")
     one.add_argument("--flop-s", type=float, help="in place of measuring: FLOPs a second, assumed")
     one.add_argument("-o", "--output", type=Path, default=Path("profile.json"), metavar="FILE")
+    one.add_argument(
+        "--trace", type=Path, metavar="FILE", help="in place of measuring: torch.profiler's trace of a job"
+    )
+    one.add_argument("--parameters", type=Path, metavar="FILE", help="of the traced model, from note_parameters")
+    one.add_argument("--step-s", type=float, metavar="SECONDS", help="of the traced step, without the profiler")
     one = add("predict", predict, "Step time and bytes of a run that is not made, of any size; simulated.")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=1000")
     wrote = "what `longhaul profile` wrote, in place of measuring"
@@ -42,9 +48,19 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
 
 
 def profile(parsed: argparse.Namespace) -> int:
+    if parsed.trace or parsed.parameters or parsed.step_s is not None:
+        from testbed.orchestrator.cli.traces.trace_command import from_trace
+
+        if parsed.overrides or (parsed.device, parsed.precision, parsed.flop_s) != ("cpu", "fp32", None):
+            raise InputError("--trace: takes no key=value, --device, --precision or --flop-s; nothing is measured here")
+        if parsed.trace is None or parsed.parameters is None:
+            raise InputError("--trace and --parameters belong together; give both files")
+        return from_trace(parsed.trace, parsed.parameters, parsed.output, step_s=parsed.step_s)
     from testbed.orchestrator.cli.device_profile import profile as measure
 
-    return measure(parsed.overrides, parsed.output, device=parsed.device, flop_s=parsed.flop_s)
+    return measure(
+        parsed.overrides, parsed.output, device=parsed.device, precision=parsed.precision, flop_s=parsed.flop_s
+    )
 
 
 def predict(parsed: argparse.Namespace) -> int:

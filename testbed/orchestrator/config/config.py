@@ -182,6 +182,8 @@ class _Composition:
             if override.head not in self.lacking and not is_given_as_text:
                 # "++": a parameter that the file does not name is for the plug-in to refuse, not for Hydra
                 arguments.append(override.text if override.key in GROUPS else f"++{override.text}")
+            elif override.is_path and override.head not in {*self.lacking, *by_path, override.key}:
+                arguments.append(f"++{override.key}=''")  # is set below; until then no mandatory value lacks
         with hydra.initialize_config_dir(str(self.conf_dir.resolve()), version_base="1.3"):
             config = hydra.compose("config", overrides=arguments)
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)

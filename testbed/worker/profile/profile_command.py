@@ -14,14 +14,17 @@ from compressors.base.feedback import with_feedback
 from testbed.core.device.device import Device
 from testbed.core.device.profile import CodecTimes, LayerTimes, Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
+from testbed.core.models.catalogue import find_model
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.device.median import repeated
 from testbed.worker.interfaces.workload import trained
+from testbed.worker.interfaces.workload_capabilities import Modelled
 from testbed.worker.plugins.factory import build
 from testbed.worker.profile.codec_times import codec_times
 from testbed.worker.profile.layer_times import measure_layers
 from testbed.worker.profile.machine import this_machine
+from testbed.worker.profile.measured_timeline import FULL, measure_timeline
 from testbed.worker.profile.step_times import batch_of, measure
 from testbed.worker.training.parts import build_parts, first_model
 
@@ -30,11 +33,19 @@ _LADDER = tuple(4**power for power in range(5, 13))
 
 
 def profile(source: TextIO, sink: TextIO) -> int:
-    """Write {"faults", "profile"}; return the exit status."""
-    answer: dict[str, Any] = {"faults": [], "profile": None}
+    """Write {"faults", "profile", "timeline"}, of which a replay has the last; return the exit status."""
+    answer: dict[str, Any] = {"faults": [], "profile": None, "timeline": None}
     question = json.load(source)
     try:
-        answer["profile"] = measured(RunSpec.from_json(question["spec"]), question["device"]).to_json()
+        spec, device, precision = RunSpec.from_json(question["spec"]), question["device"], question["precision"]
+        where = _device(device)
+        if isinstance(build_parts(spec).workload, Modelled) and "model" in spec.workload.params:
+            table = find_model(spec.workload.params["model"], spec.workload.params.get("tokens"))
+            answer["timeline"] = measure_timeline(table, spec.batch_size, where, precision).to_json()
+        elif precision != FULL:
+            raise InputError(f"--precision {precision}: of replays alone; other workloads compute in {FULL}")
+        else:
+            answer["profile"] = measured(spec, device).to_json()
     except InputError as error:
         answer["faults"] = list(error.faults)
     json.dump(answer, sink, allow_nan=False)

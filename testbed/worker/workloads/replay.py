@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core.kinds import Choice, Number
-from testbed.core.models.catalogue import MODEL_NAMES, Layer, Model, find_model
+from testbed.core.kinds import Number
+from testbed.core.models.catalogue import Layer, Model, ModelOrFile, find_model
 from testbed.core.models.scaled import scaled
 from testbed.core.parameters import Count
 from testbed.worker.data.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
@@ -44,7 +44,7 @@ class Replay(Workload):
     they are independent of each other over ranks and steps, and have no low rank.
 
     Args:
-        model: Model whose layers are replayed.
+        model: Model whose layers are replayed, by name or by the path of a table (docs/timelines.md).
         tokens: Length of a sequence, for language models; null: the model's own.
         scale: Factor S by which all tensors are smaller, and the links too; see core.spec.scale.
         epoch_samples: Samples that count as an epoch.
@@ -59,7 +59,7 @@ class Replay(Workload):
     def __init__(
         self,
         *,
-        model: Annotated[str, Choice(MODEL_NAMES)],
+        model: Annotated[str, ModelOrFile()],
         tokens: Count | None = None,
         scale: Annotated[float, Number(least=1, below=1e6)] = 1,
         epoch_samples: Count = 1_000_000,

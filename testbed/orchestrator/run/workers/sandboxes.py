@@ -48,8 +48,9 @@ def sandbox_of(spec: RunSpec, program: Program, run: RunDir, network: Network, r
 
 
 def _named(spec: RunSpec) -> Iterator[Path]:
-    """Yield what a script's arguments name, apart from what each node has of its own, such as /etc/hosts."""
-    for path in map(Path, named_files(spec, ("workload",)) if spec.program == "script" else ()):
+    """Yield what a script's arguments or a workload's parameters name, such as the table of a replay's model, apart
+    from what each node has of its own, such as /etc/hosts."""
+    for path in map(Path, named_files(spec, ("workload",))):
         if path.resolve().parts[1] not in _OF_NODE:
             yield path
 

@@ -325,3 +325,11 @@ def test_more_links_than_addresses_are_refused(conf: Path) -> None:
     regions = ",".join(f"r{index}" for index in range(24))
     (line,) = faults(conf, "topo=full_mesh", f"topo.regions=[{regions}]", "workers=24")
     assert "276 WAN links; the address plan holds" in line
+
+
+def test_a_parameter_that_must_be_given_may_be_an_absolute_path(conf: Path) -> None:
+    (conf / "device" / "profile.yaml").write_text("_target_: d.Profiled\nfile: ???\ncodec_speedup: null\n")
+    asked = ["topo=lan", "workload=digits", "device=profile"]
+    found = resolve([*asked, "device.file=/data/mine.json"], conf)
+    assert found.faults == () and found.spec.device.params["file"] == "/data/mine.json"
+    assert any("Missing mandatory value: file" in fault for fault in resolve(asked, conf).faults)

@@ -22,3 +22,10 @@ def test_what_arguments_name_is_seen_but_for_what_each_node_has_of_its_own(tmp_p
         *(data, code / "link" / "one.csv", code / "train.py"),
     }
     assert list(_named(resolve(["topo=lan", "workers=2"]).spec)) == []
+
+
+def test_the_table_of_a_replay_is_seen(tmp_path: Path) -> None:
+    table = tmp_path / "mine.json"
+    table.write_text("{}")
+    words = ["topo=lan", "workers=2", "workload=replay", f"workload.model={table}", "device=paced"]
+    assert list(_named(resolve(words).spec)) == [table]

@@ -1,0 +1,1 @@
+"""Timelines from torch.profiler traces of jobs that ran elsewhere."""
