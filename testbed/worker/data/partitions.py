@@ -22,6 +22,8 @@ class Iid(Partition):
     """All samples at random, in parts whose sizes differ by one at most. McMahan et al., "Communication-Efficient
     Learning of Deep Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629, section 3."""
 
+    uses_labels = False
+
     def _divide(self, labels: Sequence[int], clients: int, chance: random.Random) -> list[list[int]]:
         return _even(_shuffled(range(len(labels)), chance), clients)
 

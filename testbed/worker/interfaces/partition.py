@@ -6,7 +6,7 @@ import heapq
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from testbed.core.declaration import Declared
 from testbed.core.kinds import Part
@@ -23,6 +23,9 @@ class Partition(Declared, ABC):
     Raises:
         ValueError: A parameter is out of its range; all of them, one a line.
     """
+
+    uses_labels: ClassVar[bool] = True
+    """False: it divides samples that have no labels, too."""
 
     def __init__(self, *, least: Count = 1) -> None:
         self.least = least

@@ -139,6 +139,11 @@ class Strategy(Renamed, Declared, ABC):
         """
         return False
 
+    def varying_codecs(self, compressor: Compressor) -> list[str]:
+        """Return the names of codecs by which it sends so many bytes as values make them, with a run's compressor."""
+        varies = self.carries_compressor and not compressor.traits.fixed_size
+        return [type(compressor).__name__] if varies else []
+
     uses_collectives: bool = True
     """False: after `bind` no rank takes part in an exchange of all ranks, such as `comm.run` or `comm.all_reduce`. Only
     such a strategy can continue without a rank."""
@@ -150,6 +155,8 @@ class Strategy(Renamed, Declared, ABC):
     """True: updates are made by an optimizer's `step`, to which a transform may add."""
     trains: bool = True
     """True: the model changes."""
+    exchanges_models: bool = False
+    """True: it sends parameters, or what has changed of them. A workload that computes nothing draws them then."""
     cycle_steps: int = 1
     """Number of steps in which each bucket of `layouts` is reduced once."""
 

@@ -7,6 +7,7 @@ by `isinstance`, and refuse a workload that lacks it before a run is built.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -134,6 +135,41 @@ class Modelled(Protocol):
 
 
 @runtime_checkable
+class Numbered(Protocol):
+    """Workload whose training samples have numbers, so that they can be divided among clients."""
+
+    def left(self) -> Tensor:
+        """Return the numbers of the samples that are not held out, ascending, int64 of shape (samples,)."""
+
+    def picked(self, numbers: Tensor) -> Batch:
+        """Return training samples by their numbers."""
+
+
+@runtime_checkable
+class DrawnTraining(Protocol):
+    """Workload that computes nothing, and draws what training would have changed."""
+
+    def own_parameters(self, model: nn.Module, seed: int) -> str:
+        """Give a model parameters in memory of their own, drawn as if they were trained; the same on every rank.
+
+        Returns:
+            Name of the workload on which it was measured what they, and their changes, look like.
+        """
+
+    def draw_change(
+        self, model: nn.Module, only: Sequence[nn.Parameter], *, seed: int, rank: int, round_: int, steps: int
+    ) -> None:
+        """Change parameters as `steps` local steps would.
+
+        Args:
+            model: Model that was given parameters of its own.
+            only: Parameters of it that change.
+            rank: Rank or client that trains. What is drawn depends on it, but for a part that all of a round share.
+            round_: Number of the exchange that follows; what is drawn depends on it.
+        """
+
+
+@runtime_checkable
 class WarmedUpOtherwise(Protocol):
     """Workload that warms up with another model than its own."""
 
@@ -204,6 +240,14 @@ def varies_samples(workload: Workload) -> bool:
 def warm_up_model(workload: Workload, model: nn.Module) -> nn.Module:
     """Return the model to take steps on before the run, by default a copy of `model`."""
     return workload.warm_up_model(model) if isinstance(workload, WarmedUpOtherwise) else copy.deepcopy(model)
+
+
+def draw_change(
+    workload: Workload, model: nn.Module, only: Sequence[nn.Parameter], *, seed: int, rank: int, round_: int, steps: int
+) -> None:
+    """Change parameters as training would have, of a workload that computes nothing; by default they have changed."""
+    if isinstance(workload, DrawnTraining):
+        workload.draw_change(model, only, seed=seed, rank=rank, round_=round_, steps=steps)
 
 
 def _split(batch: Batch, parts: int) -> list[Batch]:

@@ -11,10 +11,11 @@ from testbed.core.spec.run_spec import RunSpec
 
 
 def check(source: TextIO, sink: TextIO) -> int:
-    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes", "epoch_steps",
-    "data_hash", "data_licence", "start_hash"}; return the exit status. Of {"specs": [...]} write {"faults": [],
-    "answers": [...]}, one for each. A spec with "accelerated" is also asked whether it can be trained on accelerators.
-    Data are fetched only for a question with "fetch"; otherwise the answer says in "to_fetch" what has to be."""
+    """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes",
+    "exchanges_models", "epoch_steps", "data_hash", "data_licence", "start_hash"}; return the exit status. Of
+    {"specs": [...]} write {"faults": [], "answers": [...]}, one for each. A spec with "accelerated" is also asked
+    whether it can be trained on accelerators. Data are fetched only for a question with "fetch"; otherwise the answer
+    says in "to_fetch" what has to be."""
     question = json.load(source)
     fetch = bool(question.get("fetch"))
     if "specs" in question:
@@ -60,6 +61,7 @@ def _built(spec: RunSpec, *, accelerated: bool, fetch: bool) -> dict[str, Any]:
         "metric": metric and {key: getattr(metric, key) for key in ("name", "target", "higher_is_better")},
         "uses_feedback": parts.compressor.uses_feedback,
         "computes": workload.computes,
+        "exchanges_models": parts.strategy.exchanges_models,
         "epoch_steps": parts.epoch_steps(spec),
         "data_hash": data_hash(workload),
         "data_licence": licence(workload),

@@ -18,6 +18,7 @@ from testbed.worker.communication.collectives.group import Group
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
+from testbed.worker.interfaces.workload_capabilities import draw_change
 from testbed.worker.reduction.buckets import Buckets
 from testbed.worker.reduction.fusion import grouped
 from testbed.worker.reduction.reducer import Reducer
@@ -82,7 +83,7 @@ class DiLoCo(Strategy):
         ValueError: a parameter is not one of these.
     """
 
-    carries_compressor = True
+    carries_compressor = exchanges_models = True
 
     def __init__(
         self,
@@ -127,6 +128,8 @@ class DiLoCo(Strategy):
         spec, comm = context.spec, context.comm
         self._outer = Collectives(comm, spec.topology, self.collective)
         self._reducer = Reducer(self.compressor, comm, context.clock, spec.topology, spec.seed, self._outer)
+        self._replica = context.rank
+        """Rank that stands for its replica."""
         self._inner = self._inside() if self.replicas == "region" and comm.networked else None
         names = {parameter: name for name, parameter in context.model.named_parameters()}
         self.fragments = list(self._cut(names))
@@ -141,6 +144,8 @@ class DiLoCo(Strategy):
         self._zero(step)
         with clock.phase("forward", clock.times.forward_s):
             loss = context.workload.loss(context.model, batch)
+            for fragment in self._due(step + 1):
+                self._draw(fragment, self.sync_every)
         with clock.phase("backward", clock.times.backward_s):
             loss.backward()
             if self._inner is not None:
@@ -150,9 +155,8 @@ class DiLoCo(Strategy):
         with clock.phase("optimizer", clock.times.optimizer_s):
             context.optimizer.step()
         taken = step + 1
-        for fragment in self.fragments:
-            if taken > fragment.offset and (taken - fragment.offset) % self.sync_every == 0:
-                self._begin(fragment, taken)
+        for fragment in self._due(taken):
+            self._begin(fragment, taken)
         if self._under_way is not None and taken >= self._under_way.agreed + self.overlap_steps:
             self._agree(self.mix)
         return StepStats(float(loss.detach()))
@@ -163,6 +167,7 @@ class DiLoCo(Strategy):
             self._agree(self.mix)
         for fragment in self.fragments:
             if fragment.agreed <= self._step:
+                self._draw(fragment, self._step + 1 - fragment.agreed)
                 self._begin(fragment, self._step + 1)
                 self._agree_on_mean()
             else:
@@ -184,6 +189,7 @@ class DiLoCo(Strategy):
         """What averages gradients in the region of this rank."""
         context = self._context
         members = next(ranks for ranks in ranks_of_regions(context.spec.topology) if context.rank in ranks)
+        self._replica = members[0]
         group = Group(context.comm, members, members.index(context.rank), _INSIDE)
         between = context.spec.topology.only(members)
         carried = Collectives(group, between, "ring")
@@ -209,6 +215,16 @@ class DiLoCo(Strategy):
             anchor = torch.cat([p.detach().view(-1) for p in group])
             offset = index * self.sync_every // len(groups)
             yield _Fragment(group, layout, anchor, torch.zeros_like(anchor), offset)
+
+    def _due(self, taken: int) -> list[_Fragment]:
+        """Fragments whose turn comes after `taken` steps."""
+        return [one for one in self.fragments if taken > one.offset and (taken - one.offset) % self.sync_every == 0]
+
+    def _draw(self, fragment: _Fragment, steps: int) -> None:
+        """Have a workload that computes nothing change what is exchanged next, while the device computes."""
+        context = self._context
+        key = {"seed": context.spec.seed, "rank": self._replica, "round_": self._step, "steps": steps}
+        draw_change(context.workload, context.model, fragment.parameters, **key)
 
     def _begin(self, fragment: _Fragment, taken: int) -> None:
         """After `taken` steps it is the turn of `fragment`."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from compressors.base.compressor import Compressor
-from testbed.core.errors import InputError, RunError
+from testbed.core.errors import RunError
 from testbed.core.kinds import Choice, Settings, Whole
 from testbed.core.parameters import Count, Fraction, NotNegative, Positive, Seconds, choice, raise_all
 from testbed.worker.data.partitions import Dirichlet
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
@@ -41,6 +40,7 @@ from testbed.worker.methods.parameter_server.messages.plan_request import asked_
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
 from testbed.worker.methods.parameter_server.strategy import Direction
+from testbed.worker.methods.parameter_server.workload_faults import varying_codecs, workload_faults
 
 METHODS = ("fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "fedadagrad")
 """Methods whose rules need neither all clients of a round nor their steps, and whose clients keep nothing."""
@@ -95,6 +95,7 @@ class FedBuff(Strategy):
 
     name = "fedbuff"
     uses_collectives = False
+    exchanges_models = True
 
     def __init__(
         self,
@@ -125,6 +126,9 @@ class FedBuff(Strategy):
         self.local_epochs, self.speeds, self.straggler_sigma = local_epochs, speeds, straggler_sigma
         self.round_timeout_s = round_timeout_s
 
+    def varying_codecs(self, compressor: Compressor) -> list[str]:
+        return varying_codecs(dict(zip(("up", "down"), self._plans(compressor), strict=True)))
+
     @property
     def carries_compressor(self) -> bool:
         return by_compressor(self._uplink)
@@ -139,9 +143,6 @@ class FedBuff(Strategy):
 
     def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, workers = f"strategy={self.name}", world_size - 1
-        if not workload.computes:
-            yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
-            return
         yield from (f"{name} {fault}" for fault in self._codec_faults(compressor))
         if workers < 1:
             yield f"{name}: a server takes one worker at least beside it; use workers=2 or more"
@@ -151,10 +152,7 @@ class FedBuff(Strategy):
         if self.clients < workers:
             yield f"{name} strategy.clients={self.clients}: {workers} workers run one each; use more clients"
         yield from division_faults(name, workload, self.clients, self.partition)
-        try:
-            Schema.of(workload.model(0))
-        except InputError as error:
-            yield from (f"{name}: {type(workload).__name__}: {fault}" for fault in error.faults)
+        yield from workload_faults(name, workload, {}, None)
 
     @left_once_out()
     def bind(self, context: WorkerContext) -> None:
@@ -209,7 +207,7 @@ class FedBuff(Strategy):
             clock=clock,
             stopwatch=comm.stopwatch,
         )
-        up, down = self._plans()
+        up, down = self._plans(context.compressor)
         return BufferedServer(
             wire,
             Coder(wire.schema, up),
@@ -226,13 +224,13 @@ class FedBuff(Strategy):
 
     def _new_worker(self, state: AssignedState) -> BufferedWorker:
         context, comm, number = self._context, self._context.comm, self._context.comm.rank - 1
-        population, workload, seed = self._population(), self._workload, context.spec.seed
+        population, workload, seed = self._population(), context.workload, context.spec.seed
         speed = 1.0 if self.speeds is None else self.speeds[number]
         slowness = Slowness(sigma=self.straggler_sigma, seed=seed)
         local = LocalClient(context, workload, state, population, self._method, speed, slowness)
         sequence = ClientSequence(number, state, population, self._method, local)
         wire, connection = come(comm, self._wire, self._wall_s(context.spec.timeout_s))
-        up, down = self._plans()
+        up, down = self._plans(context.compressor)
         client = Client(
             number,
             state,
@@ -251,11 +249,11 @@ class FedBuff(Strategy):
     def _wire(self, key: bytes) -> Wire:
         context = self._context
         schema, workers = Schema.of(context.model), context.comm.world_size - 1
-        return Wire(schema, key, *self._plans(), clients=workers, seed=context.spec.seed)
+        return Wire(schema, key, *self._plans(context.compressor), clients=workers, seed=context.spec.seed)
 
-    def _plans(self) -> tuple[Plan, Plan]:
+    def _plans(self, compressor: Compressor) -> tuple[Plan, Plan]:
         """Up and down; those of a sender are its own."""
-        up = asked_plan("up", self._uplink, self._context.compressor)
+        up = asked_plan("up", self._uplink, compressor)
         return up, Plan(direction="down", payload="params", codec=self._downlink["codec"])
 
     def _codec_faults(self, compressor: Compressor) -> Iterator[str]:
@@ -273,7 +271,7 @@ class FedBuff(Strategy):
 
     def _population(self) -> Population:
         return divided(
-            self._workload,
+            self._context.workload,
             self._context.spec,
             self._context.model,
             clients=self.clients,
@@ -281,12 +279,6 @@ class FedBuff(Strategy):
             local_epochs=self.local_epochs,
             each_trains=True,
         )
-
-    @property
-    def _workload(self) -> NumberedWorkload:
-        workload = self._context.workload
-        assert isinstance(workload, NumberedWorkload), "refused otherwise"
-        return workload
 
     def _wall_s(self, seconds: float) -> float:
         return seconds * self._context.spec.dilation

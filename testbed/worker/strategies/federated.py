@@ -12,7 +12,6 @@ from compressors.base.compressor import Compressor
 from testbed.core.kinds import Choice, Part, Settings
 from testbed.core.parameters import Count, CountOrZero, Flag, Fraction, NotNegative, Positive, Seconds, raise_all
 from testbed.worker.data.partitions import Dirichlet
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import AnyPartition
 from testbed.worker.interfaces.strategy import StepStats, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload
@@ -241,7 +240,7 @@ class Federated(ServerStrategy):
         speed = 1.0 if self.speeds is None else self.speeds[worker]
         utility = self._client_selection.selection is not None
         local = LocalClient(
-            context, self._workload, self._state, population, self._method, speed, self._slowness, has_utility=utility
+            context, context.workload, self._state, population, self._method, speed, self._slowness, has_utility=utility
         )
         return ClientSequence(
             worker, self._state, population, self._method, local, attack=self.attack, attackers=self.attackers
@@ -277,7 +276,7 @@ class Federated(ServerStrategy):
 
     def _population(self) -> Population:
         return divided(
-            self._workload,
+            self._context.workload,
             self._context.spec,
             self._state.model,
             clients=self.clients,
@@ -288,9 +287,3 @@ class Federated(ServerStrategy):
     @property
     def _slowness(self) -> Slowness:
         return Slowness(sigma=self.straggler_sigma, seed=self._context.spec.seed)
-
-    @property
-    def _workload(self) -> NumberedWorkload:
-        workload = self._context.workload
-        assert isinstance(workload, NumberedWorkload), "refused otherwise"
-        return workload

@@ -15,6 +15,7 @@ from testbed.core.record.events.gossip import ConsensusDistance, Mixing
 from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32, trained
+from testbed.worker.interfaces.workload_capabilities import draw_change
 from testbed.worker.methods.gossip import mixing_matrix
 from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
 from testbed.worker.methods.gossip.neighbors import Neighbourhood
@@ -53,7 +54,7 @@ class Gossip(Strategy):
         ValueError: a parameter is not one of these.
     """
 
-    carries_compressor = True
+    carries_compressor = exchanges_models = True
 
     def __init__(
         self,
@@ -72,8 +73,6 @@ class Gossip(Strategy):
     def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name, traits = type(compressor).__name__, compressor.traits
         instead = "use one that encodes for a receiver and is a contraction, as topk or int8, or strategy=ddp"
-        if not workload.computes:
-            yield f"strategy=gossip: {type(workload).__name__} has no parameters of its own to average"
         if traits.owns != "nothing":
             yield f"strategy=gossip: {name} takes over {traits.owned}, which replicas need; {instead}"
         if not (traits.point_to_point and traits.averages):
@@ -106,6 +105,9 @@ class Gossip(Strategy):
         context.optimizer.zero_grad()
         with clock.phase("forward", clock.times.forward_s):
             loss = context.workload.loss(context.model, batch)
+            if (step + 1) % self.local_steps == 0:
+                key = {"seed": context.spec.seed, "rank": context.rank, "round_": step, "steps": self.local_steps}
+                draw_change(context.workload, context.model, self._parameters, **key)
         with clock.phase("backward", clock.times.backward_s):
             loss.backward()
         with clock.phase("optimizer", clock.times.optimizer_s):

@@ -9,6 +9,7 @@ from torch import nn
 
 from testbed.core.device.profile import Profile
 from testbed.core.record.events.base import StepEvent
+from testbed.core.record.events.training import DrawnChanges
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.device.clock import PhaseClock
@@ -17,6 +18,7 @@ from testbed.worker.interfaces.schedule import rate_factor
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.transform_capabilities import ModelSwitch, Plan
 from testbed.worker.interfaces.workload import trained
+from testbed.worker.interfaces.workload_capabilities import DrawnTraining
 from testbed.worker.training import capabilities
 from testbed.worker.training.optimizers import LearningRate, Optimizers
 from testbed.worker.training.parts import Parts, changed_parts
@@ -41,6 +43,12 @@ class Binding:
             start_step: Number of steps of the run that were taken with another model.
         """
         self.parts, self.model, self.start_step = parts, model, start_step
+        if not parts.workload.computes:
+            record = _without_losses(record)
+        if parts.strategy.exchanges_models and isinstance(parts.workload, DrawnTraining):
+            texture = parts.workload.own_parameters(model, spec.seed)
+            if comm.rank == 0:
+                record(DrawnChanges(texture=texture, assumed=parts.strategy.varying_codecs(parts.compressor)))
         self.optimizers = Optimizers(parts.transform, model)
         optimizer = parts.workload.optimizer(trained(model))
         self.optimizers.prepare(optimizer)
@@ -89,3 +97,12 @@ class Binding:
         parts = dataclasses.replace(parts, strategy=fresh.strategy, compressor=fresh.compressor)
         common = context.spec, parts, model, context.comm, context.clock, context.record
         return Binding(*common, start_step=step + 1), event
+
+
+def _without_losses(record: Callable[[StepEvent], None]) -> Callable[[StepEvent], None]:
+    """Return a function that records events without training losses, for a workload whose losses mean nothing."""
+
+    def recorded(event: StepEvent) -> None:
+        record(dataclasses.replace(event, train_loss=None) if hasattr(event, "train_loss") else event)  # type: ignore[call-arg]
+
+    return recorded

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -13,7 +13,9 @@ from testbed.core.kinds import Number
 from testbed.core.models.catalogue import Layer, Model, ModelOrFile, find_model
 from testbed.core.models.scaled import scaled
 from testbed.core.parameters import Count
+from testbed.worker.data.drawn_tensors import add_drawn
 from testbed.worker.data.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
+from testbed.worker.data.textures import CHANGE, EMBEDDING, WEIGHTS, family_of, kind_of, texture_of
 from testbed.worker.interfaces.workload import Workload
 
 _BANDS = {"fc6": RECTIFIED, "fc7": RECTIFIED, "fc8": RECTIFIED, "embeddings": SPARSE_ROWS}
@@ -95,6 +97,49 @@ class Replay(Workload):
     def batch(self, step: int, *, rank: int, world_size: int, batch_size: int, seed: int) -> Moment:
         """Return a batch without data, which says which gradients are to come."""
         return Moment(seed, rank, step, batch_size)
+
+    def left(self) -> Tensor:
+        """Return the numbers of all samples: none can be held out."""
+        return torch.arange(self._samples)
+
+    def picked(self, numbers: Tensor) -> Moment:
+        """Return a batch without data, whose gradients follow from the first of its numbers."""
+        return Moment(seed=0, rank=0, step=int(numbers[0]), samples=len(numbers))
+
+    def own_parameters(self, model: nn.Module, seed: int) -> str:
+        for layer in _layers_of(model):
+            for parameter in layer.parameters():
+                parameter.data = torch.zeros(parameter.shape)
+        self._draw(model, list(model.parameters()), WEIGHTS, f"{seed}/weights", f"{seed}/weights", steps=1)
+        return family_of(self.table)
+
+    def draw_change(
+        self, model: nn.Module, only: Sequence[nn.Parameter], *, seed: int, rank: int, round_: int, steps: int
+    ) -> None:
+        self._draw(model, only, CHANGE, f"{seed}/{round_}", f"{seed}/{round_}/{rank}", steps=steps)
+
+    @torch.no_grad()
+    def _draw(
+        self, model: nn.Module, only: Sequence[nn.Parameter], what: str, common: str, own: str, *, steps: int
+    ) -> None:
+        family, wanted = family_of(self.table), set(map(id, only))
+        for layer in _layers_of(model):
+            whole = self.table.layers[layer.index]
+            for number, parameter in enumerate(layer.parameters()):
+                if id(parameter) not in wanted:
+                    continue
+                shape = whole.shapes[number]
+                kind = kind_of(whole, shape)
+                texture, columns = texture_of(what, family, kind), _columns(kind, shape)
+                tensor = f"{layer.index}.{number}"
+                add_drawn(
+                    parameter.data,
+                    texture,
+                    columns=min(columns, parameter.numel()),
+                    scale=texture.scale(steps, columns),
+                    common=f"{tensor}/{common}",
+                    own=f"{tensor}/{own}",
+                )
 
     def split(self, batch: Moment, parts: int) -> list[Moment]:
         """Return parts of a batch, each with gradients of its own."""
@@ -179,6 +224,15 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         return (*upstream, None, None, *ctx.layer.gradients(ctx.moment))
+
+
+def _layers_of(model: nn.Module) -> list[ReplayLayer]:
+    return [module for module in model.modules() if isinstance(module, ReplayLayer)]
+
+
+def _columns(kind: str, shape: tuple[int, ...]) -> int:
+    """Return how many values a row has: all inputs of an output, one embedding, or a whole vector."""
+    return shape[-1] if kind == EMBEDDING or len(shape) == 1 else math.prod(shape[1:])
 
 
 def band_of(name: str, layer: int, number: int) -> int:

@@ -53,6 +53,8 @@ CLIENTS, BATCH = 5, 4
 class Numbered(Regression):
     """Samples that follow from their numbers."""
 
+    computes = True
+
     def picked(self, numbers: Tensor) -> Tensor:
         return torch.randn(64, WIDTH, generator=torch.Generator().manual_seed(3))[numbers]
 

@@ -55,6 +55,8 @@ UP, DOWN = Plan(direction="up", payload="delta", codec="zstd"), Plan(direction="
 class Points:
     """A workload, as far as clients ask for one."""
 
+    computes = True
+
     def picked(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(3)
         return torch.randn(200, 4, generator=generator)[numbers], torch.randn(200, 2, generator=generator)[numbers]

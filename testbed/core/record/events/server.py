@@ -23,8 +23,8 @@ class Round(StepEvent, name="round"):
     """Clients that rejoined and got a model of their own."""
     clients: Count
     """Number of updates in the mean."""
-    train_loss: Number
-    """Mean loss of these clients."""
+    train_loss: Number | None
+    """Mean loss of these clients; null if the workload computes none."""
     update_bytes: Count
     """Encoded size of all updates."""
     left: Reasons
@@ -57,8 +57,8 @@ class RegionRound(StepEvent, name="region_round"):
     """Clients of the region that rejoined."""
     clients: Count
     """Number of updates in the region's mean."""
-    train_loss: Number
-    """Mean loss of these clients."""
+    train_loss: Number | None
+    """Mean loss of these clients; null if the workload computes none."""
     update_bytes: Count
     """Encoded size of their updates."""
     sent_bytes: Count
@@ -157,8 +157,8 @@ class FedbuffVersion(StepEvent, name="fedbuff_version"):
     """Mean number of versions since a client began."""
     staleness_max: Count
     """Largest of these numbers."""
-    train_loss: Number
-    """Mean loss of the clients, by samples."""
+    train_loss: Number | None
+    """Mean loss of the clients, by samples; null if the workload computes none."""
     model_bytes: Count
     """Encoded size of all models sent since the last version."""
     update_bytes: Count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from testbed.core.record.events.base import FEW, Count, Number, Numbers, Reasons, Record, StepEvent, Text
+from testbed.core.record.events.base import FEW, Count, Number, Numbers, Reasons, Record, StepEvent, Text, Texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,16 @@ class ModelChange(StepEvent, name="transform"):
     """Layers that changed."""
     kept: Reasons
     """Layers that did not change, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnChanges(StepEvent, name="drawn_changes"):
+    """A workload that computes nothing draws what training would change of its parameters, from rank 0."""
+
+    texture: Text
+    """Workload on which it was measured what changes look like."""
+    assumed: Texts
+    """Codecs whose messages are as long as the values make them, which was not measured for this model."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ _FIGURES = {
 }
 """By event and key: what is missing where that is null in all of a run."""
 
+_DRAWN = "drawn values have the texture of other models"
 _UNLIMITED = "whether nodes kept to their share of memory and cores (rootless: nothing limits them)"
 
 
@@ -26,11 +27,15 @@ class Unknowns:
         self._known: dict[tuple[str, str], bool] = {}
         """Of figures whose events came: whether they were ever there."""
         self._is_rootless = False
+        self._assumed: list[str] = []
+        """Codecs whose sizes depend on values that were drawn."""
 
     def add(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "schedule" and event["what"] == ROOTLESS:
             self._is_rootless = True
+        if kind == "drawn_changes":
+            self._assumed = event["assumed"]
         if kind == "delay_line" and not event["packets"]:
             return  # of no packet there is no lateness
         for key in _FIGURES:
@@ -39,6 +44,8 @@ class Unknowns:
 
     def texts(self) -> list[str]:
         texts = [text for key, text in _FIGURES.items() if self._known.get(key) is False]
+        if self._assumed:
+            texts.append(f"how small {', '.join(self._assumed)} makes what this model would send (assumed: {_DRAWN})")
         return [*texts, _UNLIMITED] if self._is_rootless else texts
 
 

@@ -31,14 +31,16 @@ class ReplayNeeds:
     """Of all gradients of one worker, as they are sent: after scaling."""
     feedback: bool
     """Whether the compressor keeps what it did not send."""
+    owns_parameters: bool
+    """True if its parameters are sent, and so have memory of their own."""
     sent_bytes: float
     """What one worker sends in a step, by core.costs or the compressor's own count."""
     steps: int
 
     @property
     def tensor_bytes(self) -> int:
-        """Of one worker: buckets and residuals."""
-        return 4 * self.elements * (2 if self.feedback else 1)
+        """Bytes of one worker: buckets, residuals, and parameters."""
+        return 4 * self.elements * (1 + self.feedback + self.owns_parameters)
 
     @property
     def memory_bytes(self) -> int:
@@ -112,7 +114,8 @@ def memory_faults(spec: RunSpec, answer: dict[str, Any]) -> Iterator[str]:
         answer: of the plug-in check.
     """
     if not answer["computes"]:
-        needs = _needs(spec, answer["parameters"], feedback=answer["uses_feedback"])
+        asked = {"feedback": answer["uses_feedback"], "owns_parameters": answer["exchanges_models"]}
+        needs = _needs(spec, answer["parameters"], **asked)
         yield from needs.memory_faults(available_memory_bytes())
 
 
@@ -137,12 +140,15 @@ def time_faults(spec: RunSpec, cpu: Profile, device: Profile) -> Iterator[str]:
         )
 
 
-def _needs(spec: RunSpec, elements: int, *, feedback: bool = False, sent: float = 0.0) -> ReplayNeeds:
+def _needs(
+    spec: RunSpec, elements: int, *, feedback: bool = False, owns_parameters: bool = False, sent: float = 0.0
+) -> ReplayNeeds:
     return ReplayNeeds(
         model=str(spec.workload.params.get("model")),
         workers=spec.workers,
         elements=elements,
         feedback=feedback,
+        owns_parameters=owns_parameters,
         sent_bytes=sent,
         steps=spec.steps or 1,
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from testbed.core.device.profile import Profile
-from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import WorkerContext
-from testbed.worker.interfaces.workload import Batch
-from testbed.worker.interfaces.workload_capabilities import SampleLosses
+from testbed.worker.interfaces.workload import Batch, Workload
+from testbed.worker.interfaces.workload_capabilities import Numbered, SampleLosses, draw_change
 from testbed.worker.methods.federated.aggregation.methods import Method
 from testbed.worker.methods.federated.aggregation.state import ClientState
 from testbed.worker.methods.federated.clients.oort import statistical_utility
@@ -46,7 +46,7 @@ class LocalClient:
     def __init__(
         self,
         context: WorkerContext,
-        workload: NumberedWorkload,
+        workload: Workload,
         state: ClientState,
         population: Population,
         method: Method,
@@ -56,6 +56,7 @@ class LocalClient:
         has_utility: bool = False,
     ) -> None:
         self._context, self._workload, self._state = context, workload, state
+        self._picked = cast(Numbered, workload).picked  # another one is refused
         self._population, self._method, self._speed, self._slowness = population, method, speed, slowness
         self._sample_losses: list[float] | None = [] if has_utility else None
         """Of the client that is being trained; None: nobody asks."""
@@ -82,6 +83,7 @@ class LocalClient:
         is_timed = known_s is None and limit_s < math.inf
         parameters, losses, self._sample_losses = state.learning, 0.0, None if self._sample_losses is None else []
         optimizer = self._optimizer(parameters)
+        self._draw(client, round_)
         torch.manual_seed(self.seed(client, round_))  # dropout is the same, whoever runs it
         for numbers in self._population.batches(client, round_):
             losses += len(numbers) * self._step(optimizer, parameters, numbers)
@@ -95,12 +97,19 @@ class LocalClient:
         elapsed_s = self._waited(elapsed.seconds(), limit_s) if known_s is None else known_s
         return Trained([*delta, *changes], loss, elapsed_s, self._utility())
 
+    def _draw(self, client: int, round_: int) -> None:
+        """Have a workload that computes nothing change what the client would, while the device computes."""
+        context, state = self._context, self._state
+        key = {"seed": context.spec.seed, "rank": client, "round_": round_, "steps": self._population.steps(client)}
+        with context.clock.phase("forward", None if context.clock.times.forward_s is None else 0.0):
+            draw_change(self._workload, state.model, state.learning, **key)
+
     def _step(self, optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], numbers: Tensor) -> float:
         """Of one batch its loss."""
         clock, model = self._context.clock, self._state.model
         slower = len(numbers) / self._context.spec.batch_size * self._slower
         with clock.phase("forward", _times(clock.times.forward_s, slower)):
-            loss = self._loss(model, self._workload.picked(numbers))
+            loss = self._loss(model, self._picked(numbers))
         with clock.phase("backward", _times(clock.times.backward_s, slower)):
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -149,7 +158,7 @@ class LocalClient:
             pass
 
     def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        if self._method.learning_rate is None:
+        if self._method.learning_rate is None or not self._workload.computes:
             return self._context.new_optimizer(parameters)
         optimizer = torch.optim.SGD(parameters, lr=self._method.learning_rate, momentum=self._method.momentum)
         self._context.prepare(optimizer)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from testbed.worker.interfaces.strategy import WorkerContext
-from testbed.worker.interfaces.workload import Batch
+from testbed.worker.interfaces.workload import Batch, trained
+from testbed.worker.interfaces.workload_capabilities import draw_change
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 
 
@@ -18,11 +19,15 @@ class LocalTraining:
     Args:
         payload: of updates.
         importance: whether gradients' squares are asked for; those of gradients that are sent are not kept here.
+        local_steps: of a round, as long as which a workload that draws has what it changes; None: nothing is sent.
     """
 
-    def __init__(self, context: WorkerContext, payload: str, *, importance: bool = False) -> None:
+    def __init__(
+        self, context: WorkerContext, payload: str, *, importance: bool = False, local_steps: int | None = None
+    ) -> None:
         self._context, self.payload = context, payload
         self._schema = Schema.of(context.model) if importance and payload != "grad" else None
+        self._local_steps = local_steps
         self._losses: list[float] = []
         self._squares: list[float] = []
         """Of gradients, by item: sums over the round's batches."""
@@ -40,6 +45,10 @@ class LocalTraining:
             context.optimizer.zero_grad(set_to_none=True)
         with clock.phase("forward", clock.times.forward_s):
             loss = context.workload.loss(context.model, batch)
+            if self._local_steps is not None and not self._losses:  # of the whole round, while the device computes
+                key = {"seed": context.spec.seed, "rank": context.rank, "round_": context.comm.step}
+                only = trained(context.model)
+                draw_change(context.workload, context.model, only, **key, steps=self._local_steps)
         with clock.phase("backward", clock.times.backward_s):
             loss.backward()
         if self._schema is not None:

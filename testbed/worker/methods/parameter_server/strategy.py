@@ -24,13 +24,13 @@ from testbed.worker.methods.parameter_server.membership.assignment import ROOT, 
 from testbed.worker.methods.parameter_server.membership.departure import left_once_out
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.plan_request import asked_plan, asked_plans, by_compressor
-from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.tensor_codecs import OfCompressor
 from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.exchanges import Exchanging
 from testbed.worker.methods.parameter_server.rounds.update_source import Training
 from testbed.worker.methods.parameter_server.server import Server
 from testbed.worker.methods.parameter_server.service import Service
+from testbed.worker.methods.parameter_server.workload_faults import varying_codecs, workload_faults
 
 _HELD_OUT_SEED = 1
 _MAX_DECODERS = 64
@@ -79,6 +79,7 @@ class ServerStrategy(Strategy):
     """
 
     uses_collectives = False
+    exchanges_models = True
     name: ClassVar[str]
     """By which a user asks for it."""
 
@@ -113,6 +114,9 @@ class ServerStrategy(Strategy):
         if self.region_servers:
             self._regional = ServerAssignment.by_region(topology)
 
+    def varying_codecs(self, compressor: Compressor) -> list[str]:
+        return varying_codecs(asked_plans(self._asked, compressor, self.schedule)[0])
+
     @property
     def carries_compressor(self) -> bool:
         return any(by_compressor(one) for one in self._asked.values())
@@ -128,9 +132,6 @@ class ServerStrategy(Strategy):
 
     def validate(self, compressor: Compressor, workload: Workload, world_size: int) -> Iterator[str]:
         name = f"strategy={self.name}"
-        if not workload.computes:
-            yield f"{name}: {type(workload).__name__} has no parameters of its own to send"
-            return
         yield from (f"{name} {fault}" for fault in region_faults(self._regional))
         plans, against = asked_plans(self._asked, compressor, self.schedule)
         yield from (f"{name} {fault}" for fault in against)
@@ -147,10 +148,7 @@ class ServerStrategy(Strategy):
                 f"{name} strategy.bound: {type(self.schedule).__name__} tries models on samples that are held out, of"
                 f" which {type(workload).__name__} has none; use another schedule"
             )
-        try:
-            Schema.of(workload.model(0))
-        except InputError as error:
-            yield from (f"{name}: {type(workload).__name__}: {fault}" for fault in error.faults)
+        yield from workload_faults(name, workload, plans, self.schedule)
 
     @left_once_out()
     def bind(self, context: WorkerContext) -> None:
@@ -267,7 +265,7 @@ class ServerStrategy(Strategy):
 
     def _trains(self, up: Plan) -> Training:
         """What a client's updates come from."""
-        return LocalTraining(self._context, up.payload, importance=up.importance)
+        return LocalTraining(self._context, up.payload, importance=up.importance, local_steps=self._own_steps())
 
     def _exchanging(self) -> Exchanging | None:
         """What else a client and the server say to each other in a round."""

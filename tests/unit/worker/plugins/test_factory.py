@@ -40,6 +40,7 @@ def test_a_possible_spec_has_no_faults() -> None:
         "parameters": 1091466,
         "metric": {"name": "accuracy", "target": 0.97, "higher_is_better": True},
         "uses_feedback": False,
+        "exchanges_models": False,
         "computes": True,
         "epoch_steps": 23,
         "data_hash": None,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import faulthandler
+import itertools
 import math
 import multiprocessing
 import os
@@ -186,6 +187,42 @@ def test_scales_of_tensors_are_spread() -> None:
     assert len(sizes) >= 3
     assert len({TEXTURES[band].rms for band in DENSE}) == len(DENSE)
     assert POOL_BYTES == 64 * 2**20
+
+
+def test_parameters_of_their_own_are_the_same_on_all_ranks_and_overlap_nowhere() -> None:
+    replay = Replay(model="resnet20")
+    models = [replay.model(0) for _ in range(2)]
+    assert [replay.own_parameters(model, seed=3) for model in models] == ["fashion"] * 2
+    assert parameters_crc32(models[0]) == parameters_crc32(models[1])
+    ends = sorted((p.data_ptr(), p.data_ptr() + p.nbytes) for p in models[0].parameters())
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
+    other = replay.model(0)
+    replay.own_parameters(other, seed=4)
+    assert parameters_crc32(other) != parameters_crc32(models[0])
+
+
+@pytest.mark.parametrize(("model", "scale"), [("resnet20", 1), ("densenet40", 7), ("lstm", 100)])
+def test_what_training_would_change_is_drawn(model: str, scale: float) -> None:
+    replay = Replay(model=model, scale=scale)
+
+    def change(*, rank: int = 0, round_: int = 0, steps: int = 10) -> Tensor:
+        trained = replay.model(0)
+        replay.own_parameters(trained, seed=0)
+        parameters = list(trained.parameters())
+        before = torch.cat([p.detach().view(-1) for p in parameters])
+        replay.draw_change(trained, parameters[:-1], seed=0, rank=rank, round_=round_, steps=steps)
+        assert torch.equal(parameters[-1].detach().view(-1), before[-parameters[-1].numel() :])  # not asked for
+        return torch.cat([p.detach().view(-1) for p in parameters[:-1]]) - before[: -parameters[-1].numel()]
+
+    first = change()
+    assert float((first == 0).double().mean()) < 0.01
+    assert torch.equal(first, change())
+    assert float(change(steps=50).norm() / first.norm()) == pytest.approx(3.3, abs=0.7)
+    among_ranks, among_rounds = (
+        float(torch.cosine_similarity(first, other, dim=0)) for other in (change(rank=1), change(round_=1))
+    )
+    assert abs(among_rounds) < 0.1
+    assert 0.03 < among_ranks < 0.5
 
 
 def test_layers_are_modules_whose_work_is_known() -> None:

@@ -12,7 +12,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.partition import Partition
 from testbed.worker.interfaces.workload import Workload
-from testbed.worker.interfaces.workload_capabilities import is_labelled, labels_of
+from testbed.worker.interfaces.workload_capabilities import Numbered, is_labelled, labels_of
 from testbed.worker.methods.federated.clients.population import Population
 
 
@@ -21,18 +21,22 @@ def division_faults(name: str, workload: Workload, clients: int, partition: Part
     Args:
         name: of the strategy, as lines begin with it.
     """
-    if not isinstance(workload, NumberedWorkload):
+    own = workload.partition if isinstance(workload, NumberedWorkload) else None
+    if not isinstance(workload, Numbered):
         yield f"{name}: {type(workload).__name__} has no samples that could be divided among clients"
-    elif not is_labelled(workload):
-        yield f"{name}: {type(workload).__name__} has no labels, by which samples are divided among clients"
-    elif workload.partition is not None:
+    elif partition.uses_labels and not is_labelled(workload):
+        yield (
+            f"{name}: {type(workload).__name__} has no labels, by which samples are divided among clients; use"
+            " strategy.partition={_target_: testbed.worker.data.partitions.Iid}"
+        )
+    elif own is not None:
         yield f"{name}: samples are divided among clients, by strategy.partition; leave workload.partition out"
     elif clients * partition.least > workload.samples():
         yield f"{name} strategy.clients={clients}: there are {workload.samples()} samples; use fewer clients"
 
 
 def divided(
-    workload: NumberedWorkload,
+    workload: Workload,
     spec: RunSpec,
     model: nn.Module,
     *,
@@ -52,8 +56,9 @@ def divided(
             may be.
     """
     least_batch = _least_batch(model, spec.batch_size)
+    assert isinstance(workload, Numbered), "another one is refused"
     numbers = workload.left()
-    labels = labels_of(workload)[numbers].tolist()
+    labels = labels_of(workload)[numbers].tolist() if partition.uses_labels else [0] * len(numbers)
     try:
         parts = partition.divide(labels, clients, spec.seed)
     except ValueError as error:

@@ -61,6 +61,8 @@ class Codec(ABC):
     """As messages have it."""
     bounded: ClassVar[bool] = False
     """Keeps to an absolute bound; else the sender measures the error and says what it was."""
+    varies: bool = True
+    """The length of a body depends on the values."""
     dithers: ClassVar[bool] = False
     """Rounds to points that lie twice the bound apart, so that subtractive dither makes its error uniform."""
 
@@ -140,7 +142,7 @@ class Int8Zstd(Codec):
 class Fp16(Codec):
     """IEEE half precision; of values beyond 65504 nothing finite is left. Wire: n float16; 2n bytes."""
 
-    name = "fp16"
+    name, varies = "fp16", False
 
     def encode(self, values: Tensor, bound: float, context: Context) -> Tensor:
         return to_bytes(values.half())
@@ -157,6 +159,7 @@ class OfCompressor(Codec):
 
     def __init__(self, compressor: Compressor) -> None:
         self.compressor = compressor
+        self.varies = not compressor.traits.fixed_size
 
     def encode(self, values: Tensor, bound: float, context: Context) -> Tensor:
         return to_bytes(self.compressor.encode(values, context).cpu())

@@ -35,6 +35,13 @@ def test_a_second_without_packets_has_no_lateness_to_be_missed() -> None:
     assert texts({**LINE, "late_p99_s": None}, LINE) == []
 
 
+def test_sizes_of_drawn_values_are_assumed_where_they_depend_on_them() -> None:
+    drawn: dict[str, Any] = {"event": "drawn_changes", "texture": "texts", "assumed": []}
+    assert texts(HOST, LINE, NODE, drawn) == []
+    (unknown,) = texts(HOST, LINE, NODE, {**drawn, "assumed": ["SZ3"]})
+    assert unknown.startswith("how small SZ3 makes what this model would send (assumed: ")
+
+
 def test_the_grade_does_not_change() -> None:
     spec = make_spec()
     grades = []

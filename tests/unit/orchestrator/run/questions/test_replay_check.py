@@ -9,7 +9,7 @@ from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.run.questions import replay_needs
 
 SPEC = compose(["topo=wan1g", "workload=replay", "workload.model=resnet50", "device=paced", "steps=10"])
-ANSWER = {"computes": False, "parameters": 25_557_032, "uses_feedback": True}
+ANSWER = {"computes": False, "parameters": 25_557_032, "uses_feedback": True, "exchanges_models": False}
 PROFILE = Profile(
     workload="w",
     compressor="c",

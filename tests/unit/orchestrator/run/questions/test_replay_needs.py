@@ -15,7 +15,8 @@ GIB = 2**30
 def needs(model: str = "bert-large", workers: int = 64, scale: float = 1, **given: object) -> ReplayNeeds:
     elements = round(find_model(model).parameters / scale)
     sent = alpha_beta.all_reduce_sent_bytes(4 * elements, workers)
-    plain = ReplayNeeds(model=model, workers=workers, elements=elements, feedback=False, sent_bytes=sent, steps=20)
+    keeps = {"feedback": False, "owns_parameters": False}
+    plain = ReplayNeeds(model=model, workers=workers, elements=elements, sent_bytes=sent, steps=20, **keeps)
     return dataclasses.replace(plain, **given)
 
 
@@ -45,6 +46,7 @@ def test_residuals_count() -> None:
     plain = needs("resnet50", 2)
     assert plain.tensor_bytes == 4 * 25_557_032
     assert dataclasses.replace(plain, feedback=True).tensor_bytes == 8 * 25_557_032
+    assert dataclasses.replace(plain, feedback=True, owns_parameters=True).tensor_bytes == 12 * 25_557_032
 
 
 def test_no_scale_is_proposed_where_workers_alone_are_too_many() -> None:

@@ -28,6 +28,8 @@ FEDAVG = Method(name="fedavg", server={}, learning_rate=0.1)
 class Points:
     """A workload, as far as clients ask for one."""
 
+    computes = True
+
     def __init__(self) -> None:
         self.seen: list[float] = []
 
