@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from testbed.core.device.profile import Profile
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.topology import Topology
@@ -184,10 +185,12 @@ def run(
     absent: frozenset[int] | set[int] = frozenset(),
     grace_s: float = 0.0,
     python_path: Path = ROOT,
+    profile: Profile | None = None,
 ) -> Outcome:
     """Run all workers of `spec` on loopback to their end.
 
     Args:
+        profile: how long phases last; None: as long as they take here.
         on_event: sees each event as it comes; what it raises ends the conversation.
         absent: ranks that are not started.
         python_path: where classes of others lie, in addition to this tree.
@@ -205,6 +208,7 @@ def run(
         workers = {rank: _start(rank, log, path, python_path) for rank, log in logs.items()}
         store = str(folder / "ranks") if spec.keeps_model or spec.keeps_server else ""
         conversation = _Conversation(spec, listener, port, on_event, store)
+        conversation.profile = None if profile is None else profile.to_json()
         conversation.start = lambda rank: _start(rank, logs[rank], path, python_path)
         outcome = Outcome(conversation.events)
         try:
@@ -252,6 +256,7 @@ class _Conversation:
         self.channels: list[Channel] = []
         self.events: list[dict[str, Any]] = []
         self.start: Callable[[int], Forked] | None = None
+        self.profile: dict[str, Any] | None = None
         self._known: set[int] = set()
         self._t0_s = 0.0
         self._selector = DefaultSelector()
@@ -287,7 +292,7 @@ class _Conversation:
     def _answer(self, message: dict[str, Any], channel: Channel, workers: Workers) -> None:
         if message["event"] == "hello":
             rank = int(message["node"])
-            _welcome(self.spec, channel, rank, self.port, self.store, is_back=rank in self._known)
+            _welcome(self, channel, rank, is_back=rank in self._known)
             self._known.add(rank)
             return
         checked_message(message, message["rank"])  # as whoever runs them does
@@ -323,16 +328,17 @@ def _lines(channel: Channel, selector: BaseSelector) -> list[dict[str, Any]]:
     return messages
 
 
-def _welcome(spec: RunSpec, channel: Channel, rank: int, port: int, store: str, *, is_back: bool) -> None:
+def _welcome(run: _Conversation, channel: Channel, rank: int, *, is_back: bool) -> None:
     channel.send_welcome(
         Welcome(
-            spec=spec.to_json(),
+            spec=run.spec.to_json(),
             rank=rank,
-            world_size=spec.workers,
+            world_size=run.spec.workers,
             interface="lo",
             master_address="127.0.0.1",
-            master_port=port,
-            store=store,
+            master_port=run.port,
+            store=run.store,
+            profile=run.profile,
             is_back=is_back,
         )
     )

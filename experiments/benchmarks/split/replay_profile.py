@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 from testbed.core.costs.fusion import RULES, Gradient, cut
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile, TensorTimes
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Collective, LayerTimes, Profile, TensorTimes
 from testbed.core.models.catalogue import find_model
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.units import parse_size_bytes

@@ -17,11 +17,11 @@ from typing import Annotated, Any, ClassVar
 from testbed.core.declaration import Declared
 from testbed.core.device.by_flop import FORWARD_SHARE, at_rate, lasting, with_backward_at_parameters
 from testbed.core.device.codecs.library import CODECS, CPU, codec_library
+from testbed.core.device.codecs.measured_codec import with_measured_codec
 from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds, seconds
-from testbed.core.device.measured_codec import with_measured_codec
 from testbed.core.device.profile import ASSUMED, Profile, WorkTimes, read_profile
 from testbed.core.device.timeline_file import is_timeline, read_json, timeline_of
-from testbed.core.device.timeline_profile import on_timeline
+from testbed.core.device.timeline_profile import by_ratios, on_timeline
 from testbed.core.errors import InputError
 from testbed.core.kinds import Choice, PathOf
 from testbed.core.renaming import Renamed
@@ -49,6 +49,10 @@ class Device(Renamed, Declared, ABC):
         """Yield a line for each reason why it has no times of this compressor."""
         yield from ()
 
+    def validate_work(self, work: Sequence[WorkTimes]) -> Iterator[str]:
+        """Yield a line for each reason why it has no times of a strategy's own work."""
+        yield from ()
+
     def layers(self, cpu: Profile) -> Profile:
         """Return the layers' times on this device, before it is known what else there is to do."""
         return self.profile(cpu)
@@ -63,8 +67,9 @@ class Device(Renamed, Declared, ABC):
 
     def whole_profile(self, cpu: Profile) -> Profile:
         """Return what `profile` does, with times of the model after its transform changed it; raises as that does."""
-        then = None if cpu.switched is None else self.switched(cpu, cpu.switched)
-        return dataclasses.replace(self.profile(cpu), switched=then)
+        found, then = self.profile(cpu), None if cpu.switched is None else self.switched(cpu, cpu.switched)
+        unknowns = dict.fromkeys((*found.unknowns, *(() if then is None else then.unknowns)))
+        return dataclasses.replace(found, switched=then, unknowns=tuple(unknowns))
 
     def switched_layers(self, before: Profile, after: Profile) -> Profile:
         """Return the layers' times on this device, as `layers` does, for a model that has changed."""
@@ -256,7 +261,7 @@ class Profiled(Modelled):
         if lacking := [piece.name for piece in cpu.work if piece.name not in seconds]:
             faults.append(
                 f"device.file={self.file}: it does not say how long {len(lacking)} pieces of the strategy's work take"
-                f" (the first is {lacking[0]}); a profile of this strategy does, or device=paced assumes it"
+                f" (the first is {lacking[0]}); device=h200 times K-FAC's, device=paced any by FLOPs"
             )
         if faults:
             raise InputError(*faults)
@@ -282,10 +287,10 @@ class Profiled(Modelled):
         return on_timeline(timeline_of(data, where), cpu, where) if is_timeline(data) else read_profile(self.file)
 
     def switched(self, before: Profile, after: Profile) -> Profile:
-        raise InputError(
-            f"device.file={self.file}: says nothing of the model that a transform leaves; use device=native, or"
-            " device=paced, which goes by FLOPs"
-        )
+        found = (whole := self.layers(before)).switched  # the device itself may have been measured with this transform
+        if found is None or any(found.mismatches(after)):
+            found = by_ratios(whole, before, after, f"device.file={self.file}")
+        return self.with_codec(found, after)
 
 
 def _less(kind: str, before: Profile, after: Profile) -> float:

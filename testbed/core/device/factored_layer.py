@@ -9,6 +9,8 @@ ELEMENT_BYTES = 4
 CHOLESKY, EIGEN = "cholesky", "eigen"
 FORMS = (CHOLESKY, EIGEN)
 """Forms of an inverse."""
+FACTOR, PRODUCT = "factor", "product"
+"""Operations of K-FAC besides inverses, which have the names of their forms."""
 
 
 @dataclass(frozen=True)

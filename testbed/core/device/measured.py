@@ -10,11 +10,20 @@ from typing import Annotated, Any
 
 from testbed.core.device.codecs.library import CODECS, CPU
 from testbed.core.device.device import Modelled
+from testbed.core.device.factored_layer import EIGEN
 from testbed.core.device.kinds import Speedup, StepSeconds, seconds
-from testbed.core.device.profile import Profile
+from testbed.core.device.operations import operations, timed
+from testbed.core.device.profile import SCALED, Profile, WorkTimes
 from testbed.core.device.published import PUBLISHED, SHAPE, UNNAMED, Length
 from testbed.core.device.timeline import Timeline
-from testbed.core.device.timeline_library import ACCELERATORS, MEASURED_PRECISIONS, measured, models, shape_of
+from testbed.core.device.timeline_library import (
+    ACCELERATORS,
+    MEASURED_PRECISIONS,
+    measured,
+    models,
+    passes,
+    shape_of,
+)
 from testbed.core.device.timeline_profile import on_timeline
 from testbed.core.errors import InputError
 from testbed.core.kinds import Choice
@@ -24,19 +33,43 @@ from testbed.core.units import format_time
 class Timelines(Modelled):
     """Base of devices whose times come from a timeline."""
 
+    measured_on: str
+    """Accelerator whose operations of K-FAC time a strategy's own work."""
+
     def profile(self, cpu: Profile) -> Profile:
-        if cpu.work:
-            raise InputError(
-                f"{self.where}: its timeline does not say how long {len(cpu.work)} pieces of the strategy's own work"
-                f" take (the first is {cpu.work[0].name}); use device=paced, which assumes it by FLOPs"
-            )
-        return self.layers(cpu)
+        found = self.layers(cpu)
+        if not cpu.work:
+            return found
+        known = operations(self.measured_on)
+        factor = found.provenance["timeline"].get("factor", 1.0)
+        lengths_s = self.work_lengths_s(cpu)
+        unknowns = list(known.unknowns(cpu.work))
+        if found.basis == SCALED:
+            unknowns.append(_scaled_work(known.device, factor, lengths_s))
+        return dataclasses.replace(
+            found,
+            work=timed(cpu.work, known, self.where, factor, lengths_s),
+            unknowns=(*found.unknowns, *unknowns),
+            provenance={**found.provenance, "operations": {"measured_on": known.device, **known.provenance}},
+        )
 
     def layers(self, cpu: Profile) -> Profile:
-        target, _, params = cpu.workload.partition(" ")
-        timeline, unknowns = self.timeline(target, json.loads(params), cpu.batch_size)
-        found = on_timeline(timeline, cpu, self.where, unknowns)
-        return self.with_codec(found, cpu, float(timeline.provenance.get("factor", 1.0)))
+        target, params = _training(cpu)
+        timeline, unknowns = self.timeline(target, params, cpu.batch_size)
+        factor = float(timeline.provenance.get("factor", 1.0))
+        found = self.with_codec(on_timeline(timeline, cpu, self.where, unknowns), cpu, factor)
+        all_s = {size: factor * one_s for size, one_s in passes(self.measured_on, timeline.model, timeline.precision)}
+        # a batch beyond the measured ones has the shape of the nearest alone
+        known = (all_s if min(all_s) <= cpu.batch_size <= max(all_s) else {}) | dict(found.passes)
+        found = dataclasses.replace(found, passes=tuple(sorted(known.items())))
+        return dataclasses.replace(found, unknowns=(*found.unknowns, *_micro_batches(cpu, tuple(known))))
+
+    def work_lengths_s(self, cpu: Profile) -> Mapping[str, float]:
+        """Return the seconds of all of a strategy's own work by kind, where these are known."""
+        return {}
+
+    def validate_work(self, work: Sequence[WorkTimes]) -> Iterator[str]:
+        yield from (f"{self.where}: {fault}" for fault in operations(self.measured_on).faults(work))
 
     def validate_training(self, target: str, params: Mapping[str, Any], batch_size: int) -> Iterator[str]:
         try:
@@ -92,7 +125,8 @@ class Measured(Timelines):
         codec_speedup: Speedup = 1.0,
         codecs: Annotated[str, Choice(CODECS)] = CPU,
     ) -> None:
-        self.accelerator, self.precision = accelerator, precision
+        self.accelerator = self.measured_on = accelerator
+        self.precision = precision
         self.step_s = None if step_s is None else seconds(step_s)
         self.codec_speedup, self.codecs = float(codec_speedup), codecs
 
@@ -142,6 +176,7 @@ class Published(Timelines):
     ) -> None:
         self.source, self.codec_speedup, self.codecs = source, float(codec_speedup), codecs
         self.lengths = {one.model: one.batch_size for one in PUBLISHED[source].lengths}
+        self.measured_on = SHAPE[0]
 
     @property
     def where(self) -> str:
@@ -165,6 +200,13 @@ class Published(Timelines):
         )
         return found, [*unknowns, *_other_sample(length, params, shape)]
 
+    def work_lengths_s(self, cpu: Profile) -> Mapping[str, float]:
+        _, params = _training(cpu)
+        of_cholesky = all(piece.operation != EIGEN for piece in cpu.work)
+        lengths = (one for one in PUBLISHED[self.source].lengths if of_cholesky)
+        key = str(params["model"]), cpu.batch_size
+        return next((one.work_s for one in lengths if (one.model, one.batch_size) == key), {})
+
 
 def _scaled(shape: Timeline, factor: float, batch_size: int, device: str, source: str) -> tuple[Timeline, list[str]]:
     """Return a timeline of the same shape on another device, with what is not known of it."""
@@ -184,6 +226,31 @@ def _other_sample(length: Length, params: Mapping[str, Any], shape: Timeline) ->
     asked = _sample(params) or shape.sample
     if length.sample is not None and length.sample != asked:
         yield f"how long a step of samples of {asked} is (the published length is of {length.sample})"
+
+
+def _micro_batches(cpu: Profile, known: Sequence[int]) -> Iterator[str]:
+    """Yield what is not known of parts of a batch, where a pipeline takes such."""
+    target, _, text = str(cpu.provenance.get("strategy", "")).partition(" ")
+    if not target.endswith(".Hybrid"):
+        return
+    asked = json.loads(text)
+    samples = None if asked.get("plan") else asked.get("micro_batch") or cpu.batch_size
+    if samples not in known:
+        yield (
+            f"how long micro-batches of other than {', '.join(map(str, sorted(known)))} samples take (smaller ones as"
+            " the smallest of these, others in proportion)"
+        )
+
+
+def _scaled_work(device: str, factor: float, lengths_s: Mapping[str, float]) -> str:
+    given = "".join(f"; all of kind {kind} last {format_time(one_s)}" for kind, one_s in lengths_s.items())
+    return f"how long K-FAC's work takes there (scaled: {factor:.3g} times as long as on {device}{given})"
+
+
+def _training(cpu: Profile) -> tuple[str, Mapping[str, Any]]:
+    """Return the class of the workload and its parameters."""
+    target, _, params = cpu.workload.partition(" ")
+    return target, json.loads(params)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from testbed.core.device.codecs.work import CodecWork
+from testbed.core.device.codecs.work import CodecTimes
 from testbed.core.device.factored_layer import FactoredLayer
 from testbed.core.errors import InputError
 from testbed.core.spec.redirects import in_part_text
@@ -71,21 +71,6 @@ class LayerTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodecTimes:
-    """Seconds of reducing one bucket of `elements`, by round: (phase, seconds), in order."""
-
-    elements: int
-    rounds: tuple[tuple[str, float], ...]
-    work: tuple[CodecWork, ...] = ()
-    """Work of each round; empty in profiles of older versions."""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> CodecTimes:
-        rounds = tuple((str(phase), float(seconds)) for phase, seconds in data["rounds"])
-        return cls(elements=data["elements"], rounds=rounds, work=tuple(CodecWork(**w) for w in data.get("work", ())))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Collective:
     """One collective of a step, as rank 0 sees it."""
 
@@ -110,6 +95,10 @@ class WorkTimes:
     """Seconds each time it is done."""
     flop: float = 0.0
     """FLOPs each time it is done; seconds on a device of which only the speed is known follow from them."""
+    operation: str = ""
+    """Operation by which devices with measured ones time it; "" where none does."""
+    calls: int = 1
+    """Number of equal operations that it is made of."""
     share: float = 1.0
     """Mean number of times that a rank does it in a step, over steps and ranks; 1 until a plan says so."""
 
@@ -151,8 +140,10 @@ class Profile:
     """True if the profile was made by arithmetic, not measured."""
     basis: str = MEASURED
     """Basis of its times: measured, assumed, or scaled, which is the shape of one device and the length of another."""
+    passes: tuple[tuple[int, float], ...] = ()
+    """Pairs of samples and seconds of forward and backward, of all known batches; empty: in proportion to samples."""
     unknowns: tuple[str, ...] = ()
-    """Phrases that say what is not known of its times, such as when gradients are ready."""
+    """Phrases for what is not known of its times, as when gradients are ready where only a step's length is known."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def ready_s(self, elements: int) -> float:
@@ -191,8 +182,9 @@ class Profile:
     @property
     def step_s(self) -> float:
         """Seconds of all computing of a step."""
-        phases_s = self.forward_s + self.backward_s + self.optimizer_s + self.other_s
-        return phases_s + self.codec_step_s + self.work_step_s
+        return sum(
+            (self.forward_s, self.backward_s, self.optimizer_s, self.other_s, self.codec_step_s, self.work_step_s)
+        )
 
     def codec_s(self, elements: int, round_: int) -> float:
         """Return the seconds of round `round_` of a bucket of `elements`.
@@ -200,8 +192,7 @@ class Profile:
         Between two measured sizes and beyond the last they are in proportion; 0 if no bucket had such a round.
         """
         at = bisect.bisect_left([bucket.elements for bucket in self.codec], elements)
-        known = [bucket for bucket in self.codec[max(0, at - 1) : at + 1] if round_ < len(bucket.rounds)]
-        if not known:
+        if not (known := [one for one in self.codec[max(0, at - 1) : at + 1] if round_ < len(one.rounds)]):
             return 0.0
         low, high = known[0], known[-1]
         low_s, high_s = low.rounds[round_][1], high.rounds[round_][1]
@@ -213,9 +204,7 @@ class Profile:
 
     def with_codec_of(self, other: Profile, speedup: float = 1.0) -> Profile:
         """Return this device's layers with the codec of another one, `speedup` times as fast."""
-        codec = tuple(
-            dataclasses.replace(b, rounds=tuple((phase, s / speedup) for phase, s in b.rounds)) for b in other.codec
-        )
+        codec = tuple(dataclasses.replace(b, rounds=tuple((p, s / speedup) for p, s in b.rounds)) for b in other.codec)
         return dataclasses.replace(
             self,
             compressor=other.compressor,
@@ -232,8 +221,7 @@ class Profile:
         """
         if any(self.mismatches(other)):
             return self
-        then = self.switched
-        if then is not None and other.switched is not None:
+        if (then := self.switched) is not None and other.switched is not None:
             then = then.with_model_of(other.switched)
         return dataclasses.replace(
             self, layers=other.layers, forward_s=other.forward_s, backward_s=other.backward_s, switched=then
@@ -245,8 +233,7 @@ class Profile:
             yield f"it is of workload {self.workload}, not {other.workload}"
         if self.batch_size != other.batch_size:
             yield f"it is of batches of {self.batch_size} samples, not {other.batch_size}"
-        ours, theirs = _shape(self), _shape(other)
-        if ours != theirs:
+        if (ours := _shape(self)) != (theirs := _shape(other)):
             unlike = next((name for name, n in theirs.items() if ours.get(name) != n), next(iter(ours), ""))
             yield f"its layers are others: {unlike} has {ours.get(unlike)} parameters, not {theirs.get(unlike)}"
 
@@ -266,15 +253,15 @@ class Profile:
         fields = {key: value for key, value in data.items() if key != "schema_version"}
         try:
             fields |= {part: in_part_text(fields[part]) for part in ("workload", "compressor")}
-            provenance = fields.get("provenance", {})
-            if "strategy" in provenance:
+            if "strategy" in (provenance := fields.get("provenance", {})):
                 fields["provenance"] = provenance | {"strategy": in_part_text(provenance["strategy"])}
-            fields["layers"] = tuple(LayerTimes.from_json(layer) for layer in fields["layers"])
+            fields["layers"] = tuple(map(LayerTimes.from_json, fields["layers"]))
             fields["basis"] = fields.get("basis", ASSUMED if fields.get("assumed") else MEASURED)
             fields["unknowns"] = tuple(map(str, fields.get("unknowns", ())))
             fields["codec"] = tuple(CodecTimes.from_json(bucket) for bucket in fields["codec"])
+            fields["passes"] = tuple((int(samples), float(s)) for samples, s in fields.get("passes", ()))
             fields["buckets"] = tuple(fields["buckets"])
-            fields["collectives"] = tuple(Collective(**c) for c in fields["collectives"])
+            fields["collectives"] = tuple(Collective(**one) for one in fields["collectives"])
             fields["factored"] = tuple(FactoredLayer(**layer) for layer in fields.get("factored", ()))
             if fields.get("switched") is not None:
                 fields["switched"] = cls.from_json({"schema_version": SCHEMA_VERSION, **fields["switched"]})

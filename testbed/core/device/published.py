@@ -7,7 +7,7 @@ Nobody published when gradients are ready. So a device of a paper takes the shap
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from testbed.core.device.timeline import Phases
 
@@ -28,6 +28,8 @@ class Length:
     source: str
     sample: str | None = None
     """Size of a sample, where the source gives another one than the timeline."""
+    work_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of K-FAC's work by kind, all factors or Cholesky inverses of the model together, where they are given."""
 
     def factor(self, phases: Phases) -> float:
         """Return the length over that of a timeline with these phases."""
@@ -61,9 +63,16 @@ def _rate(model: str, batch_size: int, samples_s: float, source: str, sample: st
     )
 
 
-def _passes(model: str, batch_size: int, seconds: float, source: str) -> Length:
-    """Return a length of forward and backward."""
-    return Length(model=model, batch_size=batch_size, seconds=seconds, has_optimizer=False, source=source)
+def _passes(model: str, batch_size: int, seconds: float, factor_s: float, inverse_s: float, source: str) -> Length:
+    """Return a length of forward and backward, with those of all factors and all inverses."""
+    return Length(
+        model=model,
+        batch_size=batch_size,
+        seconds=seconds,
+        has_optimizer=False,
+        source=source,
+        work_s={"factor": factor_s, "inverse": inverse_s},
+    )
 
 
 PUBLISHED: Mapping[str, PublishedDevice] = {
@@ -78,10 +87,10 @@ PUBLISHED: Mapping[str, PublishedDevice] = {
     "spd_kfac": PublishedDevice(
         device="NVIDIA RTX 2080 Ti",
         lengths=(
-            _passes("resnet50", 32, 0.132, f"{_SPD}: forward and backward"),
-            _passes("resnet152", 8, 0.123, _LEFT),
-            _passes("densenet201", 16, 0.296, _LEFT),
-            _passes("inception_v4", 16, 0.158, _LEFT),
+            _passes("resnet50", 32, 0.132, 0.209, 0.292, f"{_SPD}: forward and backward"),
+            _passes("resnet152", 8, 0.123, 0.191, 0.676, _LEFT),
+            _passes("densenet201", 16, 0.296, 0.369, 0.482, _LEFT),
+            _passes("inception_v4", 16, 0.158, 0.216, 0.431, _LEFT),
         ),
     ),
     "grace": PublishedDevice(

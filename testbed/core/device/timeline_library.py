@@ -61,6 +61,14 @@ def shape_of(accelerator: str, model: str, precision: str, batch_size: int) -> T
     return measured(accelerator, model, precision, min(max(batch_size, sizes[0]), sizes[-1]))
 
 
+def passes(accelerator: str, model: str, precision: str) -> tuple[tuple[int, float], ...]:
+    """Return (samples, seconds of forward and backward) of each batch that was measured, ascending."""
+    found = (
+        (size, _library(accelerator)[model, precision, size]) for size in batch_sizes(accelerator, model, precision)
+    )
+    return tuple((size, one.phases_s.forward + one.phases_s.backward) for size, one in found)
+
+
 def _near(accelerator: str, model: str, precision: str, batch_size: int) -> Timeline:
     sizes = batch_sizes(accelerator, model, precision)
     low, high = max(size for size in sizes if size < batch_size), min(size for size in sizes if size > batch_size)

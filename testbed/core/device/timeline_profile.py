@@ -1,4 +1,4 @@
-"""The profile of a training on the device of a timeline.
+"""The profile of a training on the device of a timeline, and of what a transform makes of its model.
 
 Tensors are matched by shape and order, and every element is counted.
 """
@@ -49,6 +49,7 @@ def on_timeline(timeline: Timeline, cpu: Profile, where: str, unknowns: Sequence
         backward_s=timeline.phases_s.backward,
         optimizer_s=timeline.phases_s.optimizer,
         other_s=0.0,
+        passes=((timeline.batch_size, timeline.phases_s.forward + timeline.phases_s.backward),),
         work=(),
         switched=None,
         assumed=False,
@@ -115,6 +116,71 @@ def layers_of(timeline: Timeline, layers: Sequence[LayerTimes], where: str) -> t
         )
         for index, layer in enumerate(layers)
     )
+
+
+# The model that a transform leaves: no device was measured with it.
+
+_CHANGED = "how long layers that a transform changes take (by the ratio of their times on a core of this machine)"
+
+
+def by_ratios(device: Profile, before: Profile, after: Profile, where: str) -> Profile:
+    """Return the profile of a changed model: times on a device, as many times longer as on a core of this machine.
+
+    Parts that a layer was changed into, such as its factors, are compared with the layer; the optimizer as a whole, and
+    so what a phase takes beside its layers.
+
+    Args:
+        device, before: The model as it was, on the device and on a core of this machine.
+        after: The changed model on a core of this machine.
+        where: Beginning of each fault.
+
+    Raises:
+        InputError: A layer is none of the former model's, nor part of one.
+    """
+    here, there = ({layer.name: layer for layer in one.layers} for one in (before, device))
+    layers, faults = list[LayerTimes](), list[str]()
+    for layer in after.layers:
+        name = layer.name if layer.name in there else layer.name.rpartition(".")[0]
+        if name not in there or name not in here:
+            faults.append(f"{where}: the model that the transform leaves has {layer.name}, which no layer became")
+            continue
+        own, its = here[name], there[name]
+        layers.append(
+            replace(
+                layer,
+                forward_s=_in_ratio(its.forward_s, layer.forward_s, own.forward_s),
+                backward_s=_in_ratio(its.backward_s, layer.backward_s, own.backward_s),
+            )
+        )
+    if faults:
+        raise InputError(*listed(faults, where, _MAX_FAULTS))
+    is_changed = after.layers != before.layers
+    rests = {
+        key: _in_ratio(*(_beside_layers(one, key) for one in (device, after, before)))
+        for key in ("forward_s", "backward_s")
+    }
+    return replace(
+        after,
+        layers=tuple(layers),
+        forward_s=rests["forward_s"] + sum(layer.forward_s for layer in layers),
+        backward_s=rests["backward_s"] + sum(layer.backward_s for layer in layers),
+        optimizer_s=_in_ratio(device.optimizer_s, after.optimizer_s, before.optimizer_s),
+        other_s=device.other_s,
+        basis=SCALED if is_changed else device.basis,
+        unknowns=(*device.unknowns, *([_CHANGED] if is_changed else [])),
+        provenance={**device.provenance, "changed_by": "ratios of layers' times on a core of this machine"},
+    )
+
+
+def _beside_layers(profile: Profile, phase: str) -> float:
+    """Return the seconds of a phase that belong to no layer, such as drawing the batch."""
+    in_layers_s = sum(float(getattr(layer, phase)) for layer in profile.layers)
+    return max(0.0, float(getattr(profile, phase)) - in_layers_s)
+
+
+def _in_ratio(there_s: float, after_s: float, before_s: float) -> float:
+    """Return seconds on the device; unchanged where nothing was measured here, as of layers that do no work."""
+    return there_s * after_s / before_s if before_s > 0 else there_s
 
 
 def _key(shape: Shape) -> Shape:

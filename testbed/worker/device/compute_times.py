@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import nn
 
@@ -40,6 +41,17 @@ class ComputeTimes:
         """Have forward take less from now on: of these layers, by name, but the rest of the samples."""
         self._spared_s = sum(share * self.forward_of(layer) for layer, share in shares.items())
 
+    def share(self, samples: int, batch_size: int) -> float:
+        """Return what part of a batch's time forward and backward of some of its samples take.
+
+        Below the smallest batch that is known they take what that takes, since there the host or the start of kernels
+        counts; above the largest they are in proportion to it.
+        """
+        known = () if self._profile is None else self._profile.passes
+        if not known:
+            return samples / batch_size
+        return _seconds(known, samples) / _seconds(known, batch_size)
+
     @property
     def forward_s(self) -> float | None:
         return None if self._profile is None else max(0.0, self._profile.forward_s - self._spared_s)
@@ -71,6 +83,17 @@ class ComputeTimes:
     def codec_s(self, elements: int, round_: int) -> float | None:
         """Of one round of reducing a bucket, counted from 0."""
         return None if self._profile is None else self._profile.codec_s(elements, round_)
+
+
+def _seconds(known: Sequence[tuple[int, float]], samples: int) -> float:
+    """Return the seconds of a batch between batches that are known, ascending."""
+    largest, seconds = known[-1]
+    if samples >= largest:
+        return seconds * samples / largest
+    if samples <= known[0][0]:
+        return known[0][1]
+    (low, low_s), (high, high_s) = next(pair for pair in itertools.pairwise(known) if samples <= pair[1][0])
+    return low_s + (samples - low) / (high - low) * (high_s - low_s)
 
 
 def _by_parameter(profile: Profile, model: nn.Module) -> dict[int, float]:

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from compressors.base.compressor import Layout
 from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces.strategy import ExtraWork
+from testbed.worker.interfaces.workload import Workload
 
 
 @runtime_checkable
@@ -94,6 +95,14 @@ class Profiled(Protocol):
 
     def extra_work(self) -> ExtraWork:
         """Return the additional work, for the simulator and `dilation=auto`; called after a step."""
+
+
+@runtime_checkable
+class ForeseesWork(Protocol):
+    """Strategy that knows its additional work before anything runs, of some workloads at least."""
+
+    def expected_work(self, workload: Workload, batch_size: int) -> ExtraWork:
+        """Return the additional work, so that a device can refuse it; nothing if it is not known yet."""
 
 
 @runtime_checkable

@@ -107,6 +107,14 @@ class Sequential(Protocol):
 
 
 @runtime_checkable
+class Prompted(Protocol):
+    """Workload whose pieces make something else of each batch, but not from the data that they are given."""
+
+    def prompt(self, pieces: nn.Module, batch: Batch) -> None:
+        """Tell pieces, the children of `pieces`, of which batch their next call is; ranks of all stages draw it."""
+
+
+@runtime_checkable
 class MicroBatched(Protocol):
     """Workload whose batch is no tensor, nor a tuple or list of tensors."""
 

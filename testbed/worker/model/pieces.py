@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 
 class Sharing(Protocol):
@@ -14,6 +14,8 @@ class Sharing(Protocol):
 
     degree: int
     """Number of ranks that share the piece."""
+    shard: int
+    """Place of this rank among them."""
 
     def columns(self, layer: nn.Linear, runs: int = 1) -> nn.Module:
         """Return a module that computes this shard's outputs of `layer`.
@@ -25,6 +27,12 @@ class Sharing(Protocol):
     def rows(self, layer: nn.Linear) -> nn.Module:
         """Return a module that computes all outputs of `layer` from this shard's inputs."""
 
+    def share(self, whole: nn.Parameter, part: nn.Parameter) -> nn.Parameter:
+        """Return `part`, which this shard trains in place of `whole`; it is an equal share of its elements."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Return the sum over all of these ranks, who ask for it in the same order."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -35,6 +43,8 @@ class Piece:
         is_block: one of the like blocks that make most of the model, as embeddings and the head are not.
         shared: what one of several ranks has that share this piece out; None: each of them computes all of it.
         divisible: by what it is called, each number that the ranks which share it must divide.
+        kept: values of a sample that it keeps for backward; None: computing it shows.
+        tied: a weight of the first piece that it, the last one, uses too.
     """
 
     name: str
@@ -42,6 +52,8 @@ class Piece:
     is_block: bool = False
     shared: Callable[[Sharing], nn.Module] | None = None
     divisible: Mapping[str, int] = field(default_factory=dict)
+    kept: int | None = None
+    tied: nn.Parameter | None = None
 
 
 def pieces_of(model: nn.Sequential) -> list[Piece]:

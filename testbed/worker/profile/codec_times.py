@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 
 from compressors.base.compressor import Layout
 from compressors.base.payload import PayloadError
-from testbed.core.device.profile import CodecTimes, Collective
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Collective
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.device.median import repeated
 from testbed.worker.profile.codec_rounds import Alone, AmongAll, Timed, planner

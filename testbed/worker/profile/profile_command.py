@@ -11,8 +11,9 @@ import torch
 
 from compressors.base.compressor import Layout
 from compressors.base.feedback import with_feedback
+from testbed.core.device.codecs.work import CodecTimes
 from testbed.core.device.device import Device
-from testbed.core.device.profile import CodecTimes, LayerTimes, Profile
+from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.models.catalogue import find_model
 from testbed.core.spec.run_spec import RunSpec

@@ -159,6 +159,17 @@ class Hybrid(Strategy):
             yield fault
         model = workload.model(0)
         pieces = workload.pieces(model)
+        if not pieces:
+            yield (
+                f"strategy=hybrid: {type(workload).__name__} has a chain of pieces for some models alone; of a replay"
+                " for bert-…, gpt2-…, vit-… and swin-t; use one of these, or strategy=ddp"
+            )
+            return
+        if not workload.computes and not self.activations.traits.fixed_size:
+            yield (
+                f"strategy.activations={type(self.activations).__name__}: what it sends depends on values, and"
+                f" activations of {type(workload).__name__} have none; use none, or a codec of one size, as fp16"
+            )
         yield from (f"strategy=hybrid: {fault}; use strategy=ddp" for fault in chains.faults(model, pieces))
         dp = self.asked.dp
         try:
@@ -206,11 +217,12 @@ class Hybrid(Strategy):
         return StepStats(self._alone(batch) if self._rank is None else self._rank.step(self._context.start_step + step))
 
     def sync_parameters(self) -> None:
-        if self._rank is not None:
+        if self._rank is not None and self._context.workload.computes:
             self._rank.settle()
 
     def finish(self) -> None:
-        if self._rank is not None:
+        # what learns nothing is everywhere what it was
+        if self._rank is not None and self._context.workload.computes:
             self._rank.finish()
 
     def hand_over(self) -> None:

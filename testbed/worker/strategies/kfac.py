@@ -169,6 +169,12 @@ class KFAC(BucketedStrategy):
     def extra_work(self) -> ExtraWork:
         return self._second.extra_work()
 
+    def expected_work(self, workload: Workload, batch_size: int) -> ExtraWork:
+        if not isinstance(workload, Modelled):
+            return ExtraWork()
+        curvature = ReplayedCurvature(workload, None, batch_size, self._numerics[0])
+        return curvature.work(curvature.names)
+
     def _curvature(self, context: WorkerContext) -> Curvature:
         form, damping, decay, kl_clip = self._numerics
         if isinstance(context.workload, Modelled):

@@ -73,6 +73,11 @@ def extra_work(strategy: Strategy) -> ExtraWork:
     return strategy.extra_work() if isinstance(strategy, can.Profiled) else ExtraWork()
 
 
+def expected_work(strategy: Strategy, workload: Workload, batch_size: int) -> ExtraWork:
+    """Return the additional work as far as it is known before anything runs, by default none."""
+    return strategy.expected_work(workload, batch_size) if isinstance(strategy, can.ForeseesWork) else ExtraWork()
+
+
 def dense_bytes_step(strategy: Strategy, ring_bytes: float) -> float:
     """Return the bytes that a step would send uncompressed, by default those of data parallelism by a ring."""
     return strategy.dense_bytes_step() if isinstance(strategy, can.Sized) else ring_bytes

@@ -13,8 +13,7 @@ from torch import nn
 from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
-from testbed.core.device.device import Device, Profiled
-from testbed.core.device.measured import Timelines
+from testbed.core.device.device import Device
 from testbed.core.errors import InputError
 from testbed.core.record.events.training import ModelChange
 from testbed.core.spec.run_spec import UNCOMPRESSED, RunSpec
@@ -133,6 +132,9 @@ def _faults_together(spec: RunSpec, built: Mapping[str, Any]) -> Iterator[str]:
         yield from built["device"].validate_training(part.target, part.params, spec.batch_size)
     if compressor is not None and "device" in built:
         yield from built["device"].validate_compressor(spec.compressor.target, spec.compressor.params)
+    if workload is not None and strategy is not None and "device" in built:
+        work = capabilities.expected_work(strategy, workload, spec.batch_size).work
+        yield from built["device"].validate_work(work)
     if strategy is not None:
         yield from capabilities.batch_faults(strategy, spec.batch_size, spec.workers)
     if strategy is not None and spec.epochs is not None and not _training(strategy, spec):
@@ -217,12 +219,6 @@ def _transform_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
         yield f"{name}: strategy={spec.strategy.name} trains nothing, so that what it leaves would stay as it begins"
     if not parts.workload.computes:
         yield f"{name}: workload={spec.workload.name} has no weights of its own to change"
-    if isinstance(parts.device, Profiled | Timelines):
-        where = f"device.file={parts.device.file}" if isinstance(parts.device, Profiled) else parts.device.where
-        yield (
-            f"{name}: {where} says nothing of the changed model; use device=native, or device=paced, which goes by"
-            " FLOPs"
-        )
     yield from (prefixed("transform", fault) for fault in transform.misfits(parts.workload))
     if not transform.compresses_after:
         yield from parts.strategy.validate(Uncompressed(), parts.workload, spec.workers)

@@ -10,13 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.kinds import Number
+from testbed.core.models.blocks import blocks_of
 from testbed.core.models.catalogue import Layer, Model, ModelOrFile, find_model
 from testbed.core.models.scaled import scaled
 from testbed.core.parameters import Count
 from testbed.worker.data.drawn_tensors import add_drawn
 from testbed.worker.data.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
+from testbed.worker.data.replayed_pieces import Emitting, ReplayedPiece, replayed_pieces
 from testbed.worker.data.textures import CHANGE, EMBEDDING, WEIGHTS, family_of, kind_of, texture_of
 from testbed.worker.interfaces.workload import Workload
+from testbed.worker.model.pieces import Piece
 
 _BANDS = {"fc6": RECTIFIED, "fc7": RECTIFIED, "fc8": RECTIFIED, "embeddings": SPARSE_ROWS}
 """Weights of layers whose gradients hold many zeros; all others are dense."""
@@ -69,7 +72,7 @@ class Replay(Workload):
         self.table: Model = find_model(model, tokens)
         self.layers: tuple[Layer, ...] = scaled(self.table, scale)
         """What is sent, in the order of forward; FLOPs are the unscaled model's."""
-        self._samples = epoch_samples
+        self._samples, self._scale = epoch_samples, scale
 
     def preload(self) -> None:
         """Make the pool, and the views that this model needs, for all workers that are forked from this process."""
@@ -150,6 +153,24 @@ class Replay(Workload):
         """Return zero, to start backward from; it means nothing, and is not recorded."""
         return model(batch)
 
+    def pieces(self, model: nn.Module) -> list[Piece]:
+        """Return the blocks of a transformer, with what is around them; other models have no chain, and none."""
+        assert isinstance(model, ReplayModel)
+        layers = [layer for layer in model.layers if isinstance(layer, Emitting)]
+        return replayed_pieces(blocks_of(self.table), layers, self._scale, Moment(0, 0, 0))
+
+    def inputs(self, batch: Moment) -> Tensor:
+        """Return a zero for each sample."""
+        return torch.zeros(batch.samples, 1)
+
+    def loss_of(self, output: Tensor, batch: Moment) -> Tensor:
+        return output
+
+    def prompt(self, pieces: nn.Module, batch: Moment) -> None:
+        for piece in pieces.children():
+            assert isinstance(piece, ReplayedPiece)
+            piece.moment = batch
+
     def forward_flop(self, model: nn.Module, batch: Moment) -> dict[str, float]:
         """Return the FLOPs of the table: nothing is computed that could be counted."""
         return {f"layers.{index}": batch.samples * layer.forward_flop for index, layer in enumerate(self.layers)}
@@ -190,7 +211,7 @@ class ReplayModel(nn.Module):
         return ReplayModel(self._table)
 
 
-class ReplayLayer(nn.Module):
+class ReplayLayer(Emitting):
     def __init__(self, layer: Layer, index: int) -> None:
         super().__init__()
         self.layer, self.index = layer, index
@@ -199,31 +220,13 @@ class ReplayLayer(nn.Module):
         for number, shape in enumerate(layer.shapes):
             self.register_parameter(f"tensor{number}", nn.Parameter(pool.parameter(shape)))
 
-    def forward(self, chain: Tensor, moment: Moment) -> Tensor:
-        return _Layer.apply(chain, self, moment, *self.parameters())
-
     def gradients(self, moment: Moment) -> list[Tensor]:
         pool = gradient_pool()
-        # Kept, since torch would make a gradient that nobody else holds a parameter's `grad` itself where there is
-        # none yet, and whoever changes it there would write to the pool. Thus it makes a copy.
         self._lent = [
             pool.gradient(band_of(self.layer.name, self.index, number), offset_of(moment, self.index, number), shape)
             for number, shape in enumerate(self.layer.shapes)
         ]
         return self._lent
-
-
-class _Layer(torch.autograd.Function):
-    """Node of a layer in the graph; a zero flows through it, which keeps the order."""
-
-    @staticmethod
-    def forward(ctx: Any, chain: Tensor, layer: ReplayLayer, moment: Moment, *tensors: Tensor) -> Tensor:
-        ctx.layer, ctx.moment = layer, moment
-        return chain.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Any:
-        return (*upstream, None, None, *ctx.layer.gradients(ctx.moment))
 
 
 def _layers_of(model: nn.Module) -> list[ReplayLayer]:

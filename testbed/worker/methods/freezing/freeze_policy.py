@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from testbed.core.declaration import Declared
-from testbed.core.device.profile import CodecTimes, Profile
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Profile
 from testbed.core.kinds import Choice, Number
 from testbed.core.parameters import Count, CountOrZero, raise_all, whole
 from testbed.worker.methods.pipeline.autopipe import next_frozen, scheduled_frozen

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from testbed.core.device.factored_layer import CHOLESKY, EIGEN, Factor, FactoredLayer
+from testbed.core.costs.kfac_costs import inverting, preconditioning
+from testbed.core.costs.kfac_plan import in_order
+from testbed.core.device.factored_layer import CHOLESKY, EIGEN, FACTOR, PRODUCT, Factor, FactoredLayer
+from testbed.core.device.profile import WorkTimes
 from testbed.core.record.events.base import StepEvent
 from testbed.core.record.events.kfac import Damping
+from testbed.worker.interfaces.strategy import ExtraWork
 from testbed.worker.methods.kfac import inverses, kronecker_factors
 
 _Inverse = tuple[Tensor, ...]
@@ -63,6 +67,20 @@ class Curvature:
         layer = self.layer(name)
         products = 1.0 if self._form == CHOLESKY else 2.0
         return products * 2.0 * layer.inputs * layer.outputs * (layer.inputs + layer.outputs)
+
+    def work(self, layers: Sequence[str]) -> ExtraWork:
+        """Return all pieces of work on these layers, in the order of forward, whoever does them in a run."""
+        factored, work = tuple(map(self.layer, layers)), []
+        for factor in in_order(factored):
+            work += [
+                _piece(factor.name, "factor", factor.dimension, self.factor_flop(factor), FACTOR),
+                _piece(inverting(factor), "inverse", factor.dimension, self.inverse_flop(factor), self._form),
+            ]
+        products = 2 if self._form == CHOLESKY else 4
+        for name in layers:
+            flop = self.precondition_flop(name)
+            work.append(_piece(preconditioning(name), "precondition", 0, flop, PRODUCT, products))
+        return ExtraWork(work=tuple(work), factored=factored)
 
     def compute(self, factor: Factor, seen: Tensor, out: Tensor, *, micro_batches: int, first: bool) -> None:
         """Add a micro-batch's share to the packed factor `out`; the first replaces what is there.
@@ -153,6 +171,10 @@ class Curvature:
         layer = self.layer(factor.layer)
         of_a, of_g = inverses.split_damping(a, layer.inputs, g, layer.outputs, self._damping)
         return of_a if factor.side == "a" else of_g
+
+
+def _piece(name: str, kind: str, size: int, flop: float, operation: str, calls: int = 1) -> WorkTimes:
+    return WorkTimes(name=name, kind=kind, size=size, seconds=0.0, flop=flop, operation=operation, calls=calls)
 
 
 def _diagonal(dimension: int) -> Tensor:

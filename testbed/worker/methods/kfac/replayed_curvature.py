@@ -18,16 +18,29 @@ _LOOKED_UP = ("embeddings", "tied_embeddings")
 
 
 class ReplayedCurvature(Curvature):
-    """Dimensions are those of the whole model; what is sent is smaller by the replay's scale. Nothing is learnt, and
-    the device says how long all of it takes."""
+    """K-FAC's factors of a replay.
 
-    def __init__(self, workload: Modelled, model: nn.Module, batch_size: int, form: str) -> None:
+    Dimensions are those of the whole model; what is sent is smaller by the replay's scale. Nothing is learnt, and the
+    device says how long all of it takes.
+    """
+
+    def __init__(self, workload: Modelled, model: nn.Module | None, batch_size: int, form: str) -> None:
+        """Find the layers that have factors.
+
+        Args:
+            model: None: nothing is to run; sizes and work are those that a run would have.
+        """
         whole, sent = workload.modelled_layers()
         named = {f"layers.{index}": layer for index, layer in enumerate(whole) if _weight(layer) is not None}
-        modules = {name: model.get_submodule(name) for name in named}
+        modules = {} if model is None else {name: model.get_submodule(name) for name in named}
         super().__init__(modules, form=form, damping=1.0, decay=1.0, kl_clip=None)
         self._layers, self._batch_size = named, batch_size
         self._scale = sum(layer.numel for layer in whole) / sum(layer.numel for layer in sent)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the layers that have factors, in the order of forward."""
+        return list(self._layers)
 
     def layer(self, name: str) -> FactoredLayer:
         weight = _weight(self._layers[name])

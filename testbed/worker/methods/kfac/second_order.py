@@ -10,7 +10,6 @@ from torch import Tensor
 
 from testbed.core.costs.kfac_costs import inverting, plan_for, preconditioning
 from testbed.core.costs.kfac_variants import GRADIENTS, VARIANTS, Plan, Settings
-from testbed.core.device.profile import WorkTimes
 from testbed.core.record.events.kfac import FactorPlan, OwnedFactor
 from testbed.worker.interfaces.strategy import ExtraWork, WorkerContext
 from testbed.worker.methods.kfac.curvature import Curvature
@@ -75,15 +74,7 @@ class SecondOrder:
 
     def extra_work(self) -> ExtraWork:
         """For the calibration: all pieces of work, whoever does them in a run."""
-        curvature, work = self._curvature, []
-        for factor in self.plan.factors:
-            work += [
-                _piece(factor.name, "factor", factor.dimension, curvature.factor_flop(factor)),
-                _piece(inverting(factor), "inverse", factor.dimension, curvature.inverse_flop(factor)),
-            ]
-        for name in self._layers:
-            work.append(_piece(preconditioning(name), "precondition", 0, curvature.precondition_flop(name)))
-        return ExtraWork(work=tuple(work), factored=tuple(curvature.layer(name) for name in self._layers))
+        return self._curvature.work(self._layers)
 
     def _adopt(self, layers: list[str]) -> None:
         """Make the plan for these layers, which all ranks must have alike."""
@@ -176,10 +167,6 @@ class SecondOrder:
     def _precondition(self, name: str) -> Tensor:
         with self._context.clock.work(preconditioning(name)):
             return self._curvature.precondition(name).reshape(-1)
-
-
-def _piece(name: str, kind: str, size: int, flop: float) -> WorkTimes:
-    return WorkTimes(name=name, kind=kind, size=size, seconds=0.0, flop=flop)
 
 
 def _event_of(plan: Plan) -> FactorPlan:

@@ -11,7 +11,7 @@ from torch import Tensor
 from testbed.core.parallelism.schedules import Action
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.interfaces.workload import Batch
-from testbed.worker.interfaces.workload_capabilities import Sequential
+from testbed.worker.interfaces.workload_capabilities import Prompted, Sequential
 from testbed.worker.methods.pipeline.boundary import Receiver, Sender, finish_all
 from testbed.worker.methods.pipeline.gradients import Gradients
 from testbed.worker.methods.pipeline.stage_times import StageTimes
@@ -59,7 +59,7 @@ class Executor:
         """Leaves gradients of the mean over all micro-batches where parameters have them.
 
         Args:
-            parts: the micro-batches, where this rank has the first stage or the last.
+            parts: the micro-batches, where this rank has the first stage or the last, or pieces are prompted.
 
         Returns:
             The loss, of a rank that has the last stage.
@@ -96,6 +96,9 @@ class Executor:
         batch = parts[number] if parts is not None else None
         spared = [] if looked_up is None else looked_up.spared(batch)
         seconds = self._times.forward_s(action.stage, spared)
+        if isinstance(self._workload, Prompted):
+            assert batch is not None, "ranks of all stages draw it"
+            self._workload.prompt(stage.module, batch)
         with self._clock.phase("forward", seconds), torch.set_grad_enabled(stage.learns):
             made = stage.module(given) if looked_up is None else looked_up.through(stage.module, batch, given)
             if ends.activations_out is None:

@@ -15,7 +15,7 @@ from testbed.worker.communication.collectives.algorithm_selection import Collect
 from testbed.worker.communication.collectives.group import Group
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch
-from testbed.worker.interfaces.workload_capabilities import Sequential, split
+from testbed.worker.interfaces.workload_capabilities import Prompted, Sequential, split
 from testbed.worker.methods.pipeline.boundary import Passage, Receiver, Sender
 from testbed.worker.methods.pipeline.executor import Ends, Executor
 from testbed.worker.methods.pipeline.gradients import Averaged, Gradients, Summed, groups_of, layouts_of
@@ -23,13 +23,14 @@ from testbed.worker.methods.pipeline.model_gather import ModelGather
 from testbed.worker.methods.pipeline.stage_times import StageTimes
 from testbed.worker.methods.pipeline.stages import FrozenPart, Stage, boundary_shapes, stages_of
 from testbed.worker.methods.pipeline.tensor_parallel import Shards
+from testbed.worker.methods.pipeline.tied_weight import TiedWeight
 from testbed.worker.model.pieces import Piece
 from testbed.worker.reduction.buckets import Bucket
 from testbed.worker.reduction.reducer import Reducer
 
 COLLECTIVES = ("ring", "two_shot", "hierarchical", "hierarchical_two_shot")
 """Which carry exchanges of some ranks alone; gloo's are of all."""
-_REPLICAS, _SHARDS, _GATHERING, _PASSAGES = 1, 2, 3, 4
+_REPLICAS, _SHARDS, _GATHERING, _TIED, _PASSAGES = 1, 2, 3, 4, 5
 """Channels; each passage has its own, from the last one on."""
 
 
@@ -119,7 +120,7 @@ class PipelineRank:
         _put_in_place(optimizer, {part.split.whole: part.part for part in self._parts})
         self._times = StageTimes(context.clock.times, context.model, pieces, plan, context.spec.batch_size)
         self._samples = samples_of_replica(plan, context)
-        self._step = 0
+        self._step, self._tied = 0, TiedWeight.of(plan, pieces, context.comm, context.clock, _TIED)
         self._waiting = range(plan.world_size, context.comm.world_size)
         self.reducer, self.collectives = self._averaging(compressor, collective)
         workload, spec = context.workload, context.spec
@@ -144,9 +145,15 @@ class PipelineRank:
     def step(self, step: int) -> float | None:
         """Take an optimizer step; the loss, of a rank that has the last stage."""
         clock, self._step, self._settled = self._context.clock, step, False
+        if self._tied is not None:
+            self._tied.begin()
         loss = self._executor.run(self._drawn(step), step)
+        if self._tied is not None:
+            self._tied.backward_done()
         if self.reducer is not None:
             self.reducer.finish()
+        if self._tied is not None:
+            self._tied.finish()
         with clock.phase("optimizer", self._times.optimizer_s(self._wholes)):
             self._optimizer.step()
         self._executor.finish()
@@ -175,10 +182,12 @@ class PipelineRank:
                 call.wait()
 
     def _drawn(self, step: int) -> list[Batch] | None:
-        """The replica's micro-batches, which its first stage and its last need: each draws them itself."""
-        if not {0, self._plan.stages - 1} & {stage.number for stage in self.stages}:
-            return None
+        """The replica's micro-batches, which its first stage and its last need, and all stages if pieces are prompted:
+        each draws them itself."""
         context, plan = self._context, self._plan
+        is_end = {0, plan.stages - 1} & {stage.number for stage in self.stages}
+        if not (is_end or isinstance(context.workload, Prompted)):
+            return None
         with context.clock.phase("forward", None if context.clock.times.forward_s is None else 0.0):
             batch = context.workload.batch(
                 step, rank=self._replica, world_size=plan.dp, batch_size=self._samples, seed=context.spec.seed
@@ -213,6 +222,8 @@ class PipelineRank:
         shared = bucket.parameters[0] in wholes
         of_model = [wholes.get(parameter, parameter) for parameter in bucket.parameters]
         self._context.clock.spend(self._times.backward_of(of_model, shared=shared))
+        if self._tied is not None and self._tied.weight in set(of_model):
+            self._tied.arrive()
         self.reducer.start(bucket.flat, bucket.layout, self._step)
 
     def _ends(

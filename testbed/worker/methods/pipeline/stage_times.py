@@ -15,14 +15,14 @@ class StageTimes:
     """Emulated seconds of one micro-batch; None without a profile: as long as it takes here.
 
     A profile's forward and backward are of a rank's batch through the whole model. A stage has the part that its layers
-    have of all layers' times, a micro-batch what it has of the batch, and of a piece that is shared out among tp ranks
-    each has 1 / tp, which flatters shards: small matrices take more than their part of FLOPs.
+    have of all layers' times, a micro-batch what `ComputeTimes.share` says, and of a piece that is shared out among tp
+    ranks each has 1 / tp, which flatters shards: small matrices take more than their part of FLOPs.
     """
 
     def __init__(
         self, times: ComputeTimes, model: nn.Module, pieces: Sequence[Piece], plan: Plan, batch_size: int
     ) -> None:
-        self._times, self._plan, self._share = times, plan, plan.micro_batch / batch_size
+        self._times, self._plan, self._share = times, plan, times.share(plan.micro_batch, batch_size)
         names = {module: name for name, module in model.named_modules()}
         self._forward = [
             sum(times.forward_of(names[module]) for module in piece.module.modules() if module in names)

@@ -88,7 +88,7 @@ class ShardedLayers(Sharing):
     """Makes one shard's layers, and keeps which parts of which parameters they have."""
 
     def __init__(self, degree: int, shard: int, shards: Shards) -> None:
-        self.degree, self._shard, self._shards = degree, shard, shards
+        self.degree, self.shard, self._shards = degree, shard, shards
         self.parts: list[Part] = []
 
     def columns(self, layer: nn.Linear, runs: int = 1) -> nn.Module:
@@ -104,10 +104,17 @@ class ShardedLayers(Sharing):
         """All outputs of `layer` from this shard's inputs."""
         return _Rows(self._part(layer.weight, 1, 1), layer.bias, self._shards)
 
+    def share(self, whole: nn.Parameter, part: nn.Parameter) -> nn.Parameter:
+        self.parts.append(Part(Split(whole, 0, 1, self.degree), part))
+        return part
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return self._shards.sum(tensor)
+
     def _part(self, whole: Tensor, dim: int, runs: int) -> nn.Parameter:
         assert isinstance(whole, nn.Parameter)  # whatever torch says of a layer's attributes
         split = Split(whole, dim, runs, self.degree)
-        part = nn.Parameter(split.taken(self._shard), requires_grad=whole.requires_grad)
+        part = nn.Parameter(split.taken(self.shard), requires_grad=whole.requires_grad)
         self.parts.append(Part(split, part))
         return part
 

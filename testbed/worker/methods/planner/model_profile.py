@@ -24,7 +24,7 @@ from testbed.worker.device.median import repeated
 from testbed.worker.interfaces.workload import Workload, trained
 from testbed.worker.interfaces.workload_capabilities import Sequential, preload
 from testbed.worker.methods.pipeline.stage_times import StageTimes
-from testbed.worker.methods.planner.piece_times import BUDGET_S, measured_layers, optimizer_states
+from testbed.worker.methods.planner.piece_times import BUDGET_S, line, measured_layers, optimizer_states
 from testbed.worker.model.pieces import Piece
 from testbed.worker.profile.layer_times import measure_layers
 from testbed.worker.profile.machine import this_machine
@@ -56,12 +56,10 @@ def model_profile(spec: RunSpec) -> ModelProfile:
     torch.set_num_threads(1)
     parts = build_parts(spec)
     workload = parts.workload
-    if not workload.computes:
-        raise InputError(f"workload={spec.workload.name}: it does no arithmetic, so nothing can be measured")
     preload(workload)
-    if not isinstance(workload, Sequential):
-        raise InputError(f"workload={spec.workload.name}: its model is no chain of pieces that could be cut")
     model, _ = first_model(spec, parts)
+    if not isinstance(workload, Sequential) or not workload.pieces(model):
+        raise InputError(f"workload={spec.workload.name}: its model is no chain of pieces that could be cut")
     device = None if parts.device.computes else _layer_times(spec, parts, model)
     return profile_of(workload, model, spec, device)
 
@@ -73,15 +71,23 @@ def profile_of(workload: Workload, model: nn.Module, spec: RunSpec, device: Prof
         device: how long its layers take there; None: what pieces take on this processor is measured.
     """
     assert isinstance(workload, Sequential), "another one is refused"
-    model = copy.deepcopy(model)
-    pieces = workload.pieces(model)
+    model, looked_at = copy.deepcopy(model), copy.deepcopy(model)
+    if not workload.computes:
+        looked_at.requires_grad_(False)  # gradients would take memory, and tell nothing
+    pieces = workload.pieces(looked_at)
     sizes, budget_s = (_samples(spec.batch_size), BUDGET_S) if device is None else ([spec.batch_size], 0.0)
     batches = {samples: _batch(workload, spec, samples) for samples in sizes}
     layers = measured_layers(workload, pieces, batches, _degrees(spec), budget_s)
     if device is not None:
-        layers = _on_device(layers, pieces, model, device)
-    states = optimizer_states(workload.optimizer(trained(model)))
+        layers = _on_device(layers, workload.pieces(model), model, device)
+    states = _states(device) if not workload.computes else optimizer_states(workload.optimizer(trained(looked_at)))
     return ModelProfile(layers=layers, optimizer_states=states, provenance=this_machine())
+
+
+def _states(device: Profile | None) -> int:
+    """Of the optimizer that a device was measured with, where the workload's keeps nothing; AdamW's are the most."""
+    known = {"sgd": 1, "adamw": 2}
+    return known.get("" if device is None else str(device.provenance.get("optimizer", "")), max(known.values()))
 
 
 def _degrees(spec: RunSpec) -> range:
@@ -118,23 +124,29 @@ def _layer_times(spec: RunSpec, parts: Parts, model: nn.Module) -> Profile:
 def _on_device(
     layers: Sequence[MeasuredLayer], pieces: Sequence[Piece], model: nn.Module, device: Profile
 ) -> tuple[MeasuredLayer, ...]:
-    """As a pipeline's ranks are paced there: see `StageTimes`."""
+    """As a pipeline's ranks are paced there, see `StageTimes`, but by a straight line through all batches that are
+    known and one sample."""
     times, count = ComputeTimes(device, model), len(pieces)
     degrees = list(layers[0].forward_s)
     seconds: dict[int, list[float]] = {}
     shares = list[float]()
     for tp in degrees:
-        # a stage for each piece, and one sample at a time
-        plan = Plan(pp=count, dp=1, tp=tp, micro_batch=1, cuts=tuple(range(count)), placement=tuple(range(count * tp)))
+        # a stage for each piece, and a whole batch at a time
+        samples = device.batch_size
+        plan = Plan(
+            pp=count, dp=1, tp=tp, micro_batch=samples, cuts=tuple(range(count)), placement=tuple(range(count * tp))
+        )
         stages = StageTimes(times, model, pieces, plan, device.batch_size)
         passes = [(stages.forward_s(n) or 0.0, stages.backward_s(n) or 0.0) for n in range(count)]
         seconds[tp] = [forward_s + backward_s for forward_s, backward_s in passes]
         shares = [f / (f + b) if f + b else FORWARD_SHARE for f, b in passes]  # whatever tp, which divides both
+    sizes = {1, *(size for size, _ in device.passes)} if device.passes else {device.batch_size}
+    call, sample = line({size: times.share(size, device.batch_size) for size in sizes})
     return tuple(
         dataclasses.replace(
             layer,
-            forward_s={tp: seconds[tp][n] / STEP_OF_FORWARD for tp in degrees},
-            call_s={},
+            forward_s={tp: sample * seconds[tp][n] / STEP_OF_FORWARD for tp in degrees},
+            call_s={tp: call * seconds[tp][n] / STEP_OF_FORWARD for tp in degrees} if call else {},
             forward_share=shares[n],
         )
         for n, layer in enumerate(layers)

@@ -1,4 +1,4 @@
-"""How long the pieces of a model take on a core of this machine, and what they pass on and keep. Nothing is sent."""
+"""Times of the pieces of a model on a core of this machine, and what they pass on and keep. Nothing is sent."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def measured_layers(
     degrees: Sequence[int] = (1,),
     budget_s: float = BUDGET_S,
 ) -> tuple[MeasuredLayer, ...]:
-    """
+    """Return what pieces take, pass on and keep, in order.
+
     A third of forward and backward together stands for one forward. What a call takes however many samples it has is
     where the line through several numbers of samples begins; of one number alone, nothing is known of it.
 
@@ -82,7 +83,7 @@ def measured_layers(
             call_s={tp: found[piece.name][0] for tp, found in lines.items()},
             parameter_bytes=sum(p.nbytes for p in piece.module.parameters()),
             activation_bytes=passed[piece.name] // samples,
-            stored_bytes=kept[piece.name] // samples,
+            stored_bytes=kept[piece.name] // samples if piece.kept is None else 4 * piece.kept,
             block=piece.is_block,
             sums=sums.get(piece.name, (0, 0))[0],
             summed_bytes=sums.get(piece.name, (0, 0))[1] // samples,
@@ -92,14 +93,16 @@ def measured_layers(
 
 
 def divides(pieces: Sequence[Piece], tp: int) -> bool:
-    """Whether so many ranks can share what there is to share."""
+    """Return True if so many ranks can share what there is to share."""
     can = any(piece.shared is not None for piece in pieces)
     return can and not any(number % tp for piece in pieces for number in piece.divisible.values())
 
 
 def optimizer_states(optimizer: torch.optim.Optimizer) -> int:
-    """Copies of the parameters that it keeps, by what is there after a step; rounded up. Its parameters have gradients,
-    and are not the same afterwards."""
+    """Return how many copies of the parameters it keeps, by what is there after a step; rounded up.
+
+    Its parameters have gradients, and are not the same afterwards.
+    """
     optimizer.step()
     parameters = sum(p.numel() for group in optimizer.param_groups for p in group["params"])
     states = (value for state in optimizer.state.values() for value in state.values())
@@ -117,13 +120,13 @@ def _lines(chain: _Chain, batches: Mapping[int, Batch], budget_s: float) -> dict
         samples: repeated(functools.partial(_seconds, chain, batch), budget_s) for samples, batch in batches.items()
     }
     return {
-        name: _line({n: max(_MIN_S, found[name] / STEP_OF_FORWARD) for n, found in times.items()})
+        name: line({n: max(_MIN_S, found[name] / STEP_OF_FORWARD) for n, found in times.items()})
         for name in chain.modules
     }
 
 
-def _line(times_s: Mapping[int, float]) -> tuple[float, float]:
-    """Where it begins and how it rises, neither below 0."""
+def line(times_s: Mapping[int, float]) -> tuple[float, float]:
+    """Return where the line through these begins and how it rises, neither below 0."""
     if len(times_s) == 1:
         ((samples, time_s),) = times_s.items()
         return 0.0, time_s / samples

@@ -14,7 +14,8 @@ from testbed.analysis.simulator.calibration import Calibration
 from testbed.analysis.simulator.least_links import Targets, least_rate, rates, round_trips
 from testbed.analysis.simulator.model.constants import IDEAL
 from testbed.analysis.simulator.validation import Validation, traits
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.core.errors import InputError
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.spec.run_spec import Part, RunSpec

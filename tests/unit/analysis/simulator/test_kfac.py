@@ -15,8 +15,9 @@ from testbed.analysis.simulator.model.step_plan import StepPlan, plan
 from testbed.analysis.simulator.model.traffic import traffic
 from testbed.analysis.simulator.predict_command import answer, text
 from testbed.analysis.simulator.timeline.steps import follow
+from testbed.core.device.codecs.work import CodecTimes
 from testbed.core.device.factored_layer import FactoredLayer
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile, WorkTimes
+from testbed.core.device.profile import Collective, LayerTimes, Profile, WorkTimes
 from testbed.core.errors import InputError
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.spec.run_spec import Part, RunSpec

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from testbed.core.device.profile import CodecTimes, LayerTimes, Profile, TensorTimes
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import LayerTimes, Profile, TensorTimes
 from testbed.core.models.catalogue import find_model
 from testbed.core.models.scaled import scaled
 

@@ -11,8 +11,8 @@ import pytest
 
 from testbed.core.device import Measured, Paced, Profiled, Published
 from testbed.core.device.codecs.library import CODECS, CPU, codec_library
-from testbed.core.device.codecs.work import CodecWork
-from testbed.core.device.profile import CodecTimes, Profile
+from testbed.core.device.codecs.work import CodecTimes, CodecWork
+from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part
 from tests.unit.core.device.replays import replay

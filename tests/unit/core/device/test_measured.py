@@ -121,7 +121,7 @@ def test_other_workloads_and_own_work_are_refused() -> None:
     (fault,) = Measured(accelerator="h200").validate_training("testbed.worker.workloads.digits.Digits", {}, 32)
     assert "not of this workload" in fault
     cpu = dataclasses.replace(replay("vgg16", 64), work=(WorkTimes(name="f", kind="factor", size=8, seconds=0.1),))
-    with pytest.raises(InputError, match=r"1 pieces of the strategy's own work take .the first is f"):
+    with pytest.raises(InputError, match=r"1 pieces of the strategy's own work take .the first is f.; it has K-FAC's"):
         Measured(accelerator="h200").profile(cpu)
     with pytest.raises(InputError, match="the model that a transform leaves"):
         Measured(accelerator="h200").switched(cpu, cpu)

@@ -14,7 +14,8 @@ from compressors.base.compressor import Context, Exchange, Layout, Rounds, Trait
 from compressors.base.payload import PayloadError
 from compressors.none import Uncompressed
 from compressors.parts import codec_process
-from testbed.core.device.profile import CodecTimes, Collective
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Collective
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.plugins import compressor_catalogue

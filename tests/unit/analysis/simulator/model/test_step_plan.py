@@ -20,8 +20,9 @@ from testbed.analysis.simulator.model.traffic import traffic
 from testbed.analysis.simulator.predict_command import answer, text
 from testbed.analysis.simulator.timeline.steps import follow
 from testbed.analysis.simulator.validation import Standing, Validation, traits
+from testbed.core.device.codecs.work import CodecTimes
 from testbed.core.device.measured import Measured
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile, TensorTimes
+from testbed.core.device.profile import Collective, LayerTimes, Profile, TensorTimes
 from testbed.core.device.timeline_library import measured
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from testbed.core.costs.collective import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import MAX_DILATED_RTT_S, Part, RunSpec
 from testbed.core.spec.topology import Topology

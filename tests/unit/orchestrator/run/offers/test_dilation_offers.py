@@ -8,9 +8,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from testbed.core.device.codecs.work import CodecTimes
 from testbed.core.device.device import Native, Paced
 from testbed.core.device.measured import Measured, Published
-from testbed.core.device.profile import CodecTimes, Profile
+from testbed.core.device.profile import Profile
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.config.grammar.offers import Offer, Refused
 from testbed.orchestrator.run.dilation.first_guess import choose, most_dilation

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from testbed.analysis.__main__ import main as analysis
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.core.errors import EXIT_INPUT, MachineError
 from testbed.core.record import run_directory
 from testbed.core.spec.run_spec import RunSpec

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from testbed.core.device.profile import CodecTimes, Collective, LayerTimes, Profile
+from testbed.core.device.codecs.work import CodecTimes
+from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
 from testbed.core.record.summary import summary_faults
 from testbed.orchestrator.cli.main import main

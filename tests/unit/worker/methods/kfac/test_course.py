@@ -16,8 +16,10 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from testbed.core.costs.kfac_variants import DEFAULTS
+from testbed.core.costs.kfac_costs import costs_of
+from testbed.core.costs.kfac_variants import DEFAULTS, Settings
 from testbed.core.device.factored_layer import Factor
+from testbed.core.device.operations import operations
 from testbed.core.device.profile import Profile, WorkTimes
 from testbed.core.errors import InputError, RunError
 from testbed.core.spec.run_spec import RunSpec
@@ -135,8 +137,52 @@ def test_work_is_measured_by_name_and_paced_by_its_flops(strategy: str) -> None:
     rate = sum(layer.forward_flop for layer in cpu.layers) / 0.1
     assert all(piece.seconds == pytest.approx(piece.flop / rate) and piece.flop > 0 for piece in device.work)
     assert [piece.size for piece in factors] == [piece.size for piece in inverses]
-    assert device.step_s == pytest.approx(0.3 + sum(piece.seconds for piece in device.work), rel=1e-3)
+    assert device.step_s == pytest.approx(0.3 + sum(piece.seconds for piece in device.work) + device.codec_step_s)
     assert Profile.from_json(device.to_json()) == device
+
+
+def _on_h200(strategy: str, model: str, **params: Any) -> RunSpec:
+    spec = make_spec(strategy, workers=4, batch_size=64, strategy_params=params)
+    workload = part("workload", "replay", {"model": model, "scale": 1000})
+    return dataclasses.replace(spec, workload=workload, device=part("device", "h200"))
+
+
+@pytest.mark.parametrize("form", ["cholesky", "eigen"])
+def test_work_on_a_measured_accelerator_takes_what_its_operations_took(form: str) -> None:
+    spec = _on_h200("spd_kfac", "resnet18", inverse=form)
+    parts = build_parts(spec)
+    cpu = measure(spec)
+    device = parts.device.profile(cpu)
+    known = {dimension: dict(rows) for dimension, rows in operations("h200").seconds.items()}
+    inverses = [piece for piece in device.work if piece.kind == "inverse" and piece.size in known[form]]
+    assert len(inverses) > 30
+    assert all(piece.seconds == pytest.approx(known[form][piece.size]) for piece in inverses)
+    foreseen = parts.strategy.expected_work(parts.workload, 64)  # type: ignore[attr-defined]
+    assert foreseen.work == tuple(dataclasses.replace(piece, seconds=0.0) for piece in device.work)
+    assert foreseen.factored == cpu.factored
+    # a step is paced by them: this rank's inverses, everyone's, all factors and all preconditioning
+    clock = _stepped(spec, dataclasses.replace(device, codec=()))
+    given = {piece.name: clock.given.get(piece.name, 0.0) for piece in device.work}
+    assert given == pytest.approx({piece.name: piece.seconds for piece in device.work})
+
+
+def test_factors_beyond_the_measured_dimensions_are_refused_before_anything_is_measured() -> None:
+    with pytest.raises(InputError) as refused:
+        build_parts(_on_h200("pad_kfac", "vgg16"))
+    (fault,) = refused.value.faults
+    assert fault.startswith("device=h200: it has K-FAC's operations of dimensions up to 4,608, and 12 are of larger")
+
+
+def test_plans_go_by_the_measured_inverses_and_not_by_a_cubic_law() -> None:
+    spec = _on_h200("spd_kfac", "resnet18")
+    cpu = measure(spec)
+    device = build_parts(spec).device.profile(cpu)
+    seconds = {piece.name: piece.seconds for piece in device.work}
+    factors = [layer.factor("a") for layer in cpu.factored]
+    invert_s = costs_of(spec, Settings.of(spec.strategy.params), factors, seconds.get).invert_s
+    by_dimension = {factor.dimension: invert_s(factor) for factor in factors}
+    assert by_dimension[4608] == pytest.approx(operations("h200").inverse_s("cholesky", 4608))
+    assert by_dimension[4608] / by_dimension[576] < 20 < 8**3
 
 
 def test_seconds_of_work_are_given_before_anything_was_measured() -> None:
@@ -198,12 +244,9 @@ class _Recording(PhaseClock):
             yield
 
 
-@pytest.mark.parametrize("accumulate", [1, 4])
-def test_a_step_takes_each_piece_of_work_once_in_however_many_parts(accumulate: int) -> None:
-    spec = make_spec("dkfac", workers=1, batch_size=8, strategy_params={"accumulate": accumulate})
-    spec = dataclasses.replace(spec, device=part("device", "paced", {"step_s": 0.1, "work_s": {"factor": 0.4}}))
+def _stepped(spec: RunSpec, device: Profile, steps: int = 1) -> _Recording:
+    """Return the clock of one rank alone after steps on a device."""
     parts = build_parts(spec)
-    device = parts.device.profile(measure(spec))
     model = parts.workload.model(0)
     clock = _Recording(ComputeTimes(device, model))
     parts.strategy.bind(
@@ -217,10 +260,19 @@ def test_a_step_takes_each_piece_of_work_once_in_however_many_parts(accumulate: 
             clock=clock,
         )
     )
-    for step in range(2):
-        batch = parts.workload.batch(step, rank=0, world_size=1, batch_size=8, seed=0)
+    for step in range(steps):
+        batch = parts.workload.batch(step, rank=0, world_size=1, batch_size=spec.batch_size, seed=0)
         with clock.phase("optimizer"):
             parts.strategy.step(batch, step)
+    return clock
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_a_step_takes_each_piece_of_work_once_in_however_many_parts(accumulate: int) -> None:
+    spec = make_spec("dkfac", workers=1, batch_size=8, strategy_params={"accumulate": accumulate})
+    spec = dataclasses.replace(spec, device=part("device", "paced", {"step_s": 0.1, "work_s": {"factor": 0.4}}))
+    device = build_parts(spec).device.profile(measure(spec))
+    clock = _stepped(spec, device, steps=2)
     for piece in device.work:
         assert clock.given[piece.name] == pytest.approx(2 * piece.seconds), piece.name
     assert clock.given["forward"] == pytest.approx(2 * device.forward_s)

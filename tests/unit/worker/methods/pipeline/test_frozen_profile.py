@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from testbed.core.device.profile import CodecTimes
+from testbed.core.device.codecs.work import CodecTimes
 from testbed.worker.methods.freezing.freeze_policy import frozen_profile
 from tests.unit.worker.interfaces.test_switched_profile import layer, profile
 

@@ -133,6 +133,7 @@ def test_the_command_answers_in_json(capsys: pytest.CaptureFixture[str], monkeyp
 
 def test_the_command_tells_faults() -> None:
     sink = StringIO()
-    spec: RunSpec = compose(["workload=replay", "device=paced", "device.step_s=1", "topo=wan100m"])
+    replayed = ["workload=replay", "workload.model=resnet18", "device=paced", "device.step_s=1", "topo=wan100m"]
+    spec: RunSpec = compose(replayed)
     assert answer(StringIO(json.dumps({"spec": spec.to_json()})), sink) == EXIT_INPUT
-    assert "does no arithmetic" in json.loads(sink.getvalue())["faults"][0]
+    assert "no chain of pieces that could be cut" in json.loads(sink.getvalue())["faults"][0]
