@@ -20,8 +20,8 @@ from typing import Any
 
 from testbed.core.device.factored_layer import CHOLESKY, EIGEN, FACTOR
 from testbed.core.device.operations import Operations, operations_of
-from testbed.core.device.timeline import Phases, Timeline, is_host_limited
-from testbed.core.device.timeline_file import timeline_of
+from testbed.core.device.timelines.timeline import Phases, Timeline, is_host_limited
+from testbed.core.device.timelines.timeline_file import timeline_of
 from testbed.core.models.catalogue import find_model
 
 _MS = 1e-3

@@ -19,7 +19,7 @@ from testbed.worker.data.drawn_tensors import add_drawn
 from testbed.worker.data.textures import CHANGE, WEIGHTS, texture_of
 from testbed.worker.plugins.compressor_catalogue import built, part
 
-SEEDS, LOCAL_STEPS = (2, 3), 25
+SEEDS, LOCAL_STEPS = (5, 6), 35
 COMPRESSORS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("topk", {"density": 0.01}),
     ("randomk", {"density": 0.01}),

@@ -30,10 +30,11 @@ EXCEPTIONS: dict[str, str] = {}
 FOUND_BY_NAME = {
     "experiments/benchmarks/*/declaration.py": "experiments/common/benchmark.py imports the folder's declaration",
     "experiments/benchmarks/netem/guest.py": "experiments/common/point.py imports it inside the virtual machine",
+    "experiments/scripts/note_parameters.py": "users copy it into a training of theirs: docs/timelines.md",
     "experiments/reproductions/*/claim.py": "experiments/common/papers/declaration.py imports the system's",
     "experiments/reproductions/*/declaration.py": "experiments/common/papers/declaration.py imports the system's",
 }
-"""Modules that a program imports by a name which it puts together, and which program does."""
+"""Modules that a program imports by a name which it puts together, or that users copy; and who does."""
 
 
 @pytest.fixture(scope="module")

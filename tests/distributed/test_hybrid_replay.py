@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from testbed.core.errors import InputError
-from testbed.core.models.blocks import blocks_of
 from testbed.core.models.catalogue import find_model
 from testbed.core.models.scaled import scaled
 from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.data.replayed_blocks import blocks_of
 from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, part, run
 

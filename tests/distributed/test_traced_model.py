@@ -14,7 +14,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from experiments.scripts.note_parameters import note_parameters
-from testbed.core.device.timeline_file import read_timeline
+from testbed.core.device.timelines.timeline_file import read_timeline
 from testbed.core.errors import EXIT_COMPLETED
 from testbed.core.models.model_file import read_model
 from testbed.orchestrator.cli.main import main

@@ -19,8 +19,8 @@ from testbed.analysis.simulator.predict_command import predicted
 from testbed.core.device.device import Paced
 from testbed.core.device.measured import Measured, Published, Timelines
 from testbed.core.device.profile import Profile
-from testbed.core.device.published import PUBLISHED
-from testbed.core.device.timeline_library import batch_sizes, models
+from testbed.core.device.timelines.published import PUBLISHED
+from testbed.core.device.timelines.timeline_library import batch_sizes, models
 from testbed.orchestrator.config.config import resolve
 
 TIMELESS = True

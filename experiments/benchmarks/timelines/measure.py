@@ -18,8 +18,8 @@ from experiments.common import sources
 from experiments.common.benchmark import Point
 from experiments.common.whole_run import perform
 from testbed.core.device.profile import Profile
-from testbed.core.device.timeline import Timeline
-from testbed.core.device.timeline_library import MEASURED_PRECISIONS, batch_sizes, measured, models
+from testbed.core.device.timelines.timeline import Timeline
+from testbed.core.device.timelines.timeline_library import MEASURED_PRECISIONS, batch_sizes, measured, models
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.worker.device import clock as clock_module

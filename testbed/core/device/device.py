@@ -17,14 +17,15 @@ from typing import Annotated, Any, ClassVar
 from testbed.core.declaration import Declared
 from testbed.core.device.by_flop import FORWARD_SHARE, at_rate, lasting, with_backward_at_parameters
 from testbed.core.device.codecs.library import CODECS, CPU, codec_library
-from testbed.core.device.codecs.measured_codec import with_measured_codec
 from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds, seconds
+from testbed.core.device.measured_codec import with_measured_codec
 from testbed.core.device.profile import ASSUMED, Profile, WorkTimes, read_profile
-from testbed.core.device.timeline_file import is_timeline, read_json, timeline_of
 from testbed.core.device.timeline_profile import by_ratios, on_timeline
+from testbed.core.device.timelines.timeline_file import is_timeline, timeline_of
 from testbed.core.errors import InputError
 from testbed.core.kinds import Choice, PathOf
 from testbed.core.renaming import Renamed
+from testbed.core.user_files.json_file import read_json
 
 
 class Device(Renamed, Declared, ABC):

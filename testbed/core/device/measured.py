@@ -14,9 +14,10 @@ from testbed.core.device.factored_layer import EIGEN
 from testbed.core.device.kinds import Speedup, StepSeconds, seconds
 from testbed.core.device.operations import operations, timed
 from testbed.core.device.profile import SCALED, Profile, WorkTimes
-from testbed.core.device.published import PUBLISHED, SHAPE, UNNAMED, Length
-from testbed.core.device.timeline import Timeline
-from testbed.core.device.timeline_library import (
+from testbed.core.device.timeline_profile import on_timeline
+from testbed.core.device.timelines.published import PUBLISHED, SHAPE, UNNAMED, Length
+from testbed.core.device.timelines.timeline import Timeline
+from testbed.core.device.timelines.timeline_library import (
     ACCELERATORS,
     MEASURED_PRECISIONS,
     measured,
@@ -24,7 +25,6 @@ from testbed.core.device.timeline_library import (
     passes,
     shape_of,
 )
-from testbed.core.device.timeline_profile import on_timeline
 from testbed.core.errors import InputError
 from testbed.core.kinds import Choice
 from testbed.core.units import format_time

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.core.device.profile import MEASURED, SCALED, LayerTimes, Profile, TensorTimes
-from testbed.core.device.timeline import Timeline
+from testbed.core.device.timelines.timeline import Timeline
 from testbed.core.errors import InputError
 from testbed.core.user_files.text import listed
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.core.device.timeline_file import read_json
 from testbed.core.errors import InputError, nearest
 from testbed.core.models.model import Layer, Model
+from testbed.core.user_files.json_file import read_json
 from testbed.core.user_files.text import listed, shown
 
 FORMAT, VERSION = "longhaul-model", 1

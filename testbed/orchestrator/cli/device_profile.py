@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ from rich.table import Table
 
 from testbed.core.device.by_flop import at_flop_rate
 from testbed.core.device.profile import MEASURED, Profile
-from testbed.core.device.timeline import Timeline
-from testbed.core.device.timeline_file import timeline_of
+from testbed.core.device.timelines.timeline import Timeline
+from testbed.core.device.timelines.timeline_file import timeline_of
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine import provenance
-from testbed.orchestrator.machine.ownership import give_to_caller, outermost_new
+from testbed.orchestrator.machine.ownership import give_to_caller, place
 from testbed.orchestrator.run.questions.plugins import ask_worker
 from testbed.orchestrator.terminal.spoken import spoken, spoken_time
 from testbed.orchestrator.terminal.terminal import show, tell
@@ -88,22 +87,6 @@ def _write_timeline(found: Timeline, output: Path, made: Path) -> int:
         tell("the host limited the device while it was measured, so times inside of phases are stretched")
     tell(f"written to {output}; use it with device=profile device.file={output}")
     return EXIT_COMPLETED
-
-
-def place(output: Path) -> Path:
-    """Make the folder of `output`; return what is new of its path.
-
-    Raises:
-        InputError: it cannot be written there.
-    """
-    made = outermost_new(output)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"-o {output}: {error.strerror}: {error.filename}") from error
-    if output.is_dir() or not os.access(output.parent, os.W_OK):
-        raise InputError(f"-o {output}: must be a file in a folder that can be written to")
-    return made
 
 
 def _paced_where_nothing_computes(overrides: Sequence[str], flop_s: float | None) -> list[str]:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from testbed.core.errors import InputError
+
 
 @contextlib.contextmanager
 def made_for_caller(root: Path, inner: Path) -> Iterator[None]:
@@ -30,3 +32,19 @@ def give_to_caller(path: Path) -> None:
         return
     for found in [path, *path.rglob("*")]:
         os.chown(found, int(user), int(group), follow_symlinks=False)
+
+
+def place(output: Path) -> Path:
+    """Make the folder of `output`; return what is new of its path.
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    made = outermost_new(output)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"-o {output}: {error.strerror}: {error.filename}") from error
+    if output.is_dir() or not os.access(output.parent, os.W_OK):
+        raise InputError(f"-o {output}: must be a file in a folder that can be written to")
+    return made

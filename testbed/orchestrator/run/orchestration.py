@@ -41,6 +41,8 @@ from testbed.orchestrator.run.workers.workers import Workers
 PROBE_EVERY_S = 0.5
 LEAD_S, LEAD_OF_WORKER_S = 0.2, 0.01
 """Seconds until the beginning once workers are told: all are in the midst of a warm-up step on few cores."""
+BUSY_OF_CORE = 4
+"""Workers that compute beside the second measurement; more would fill memory, and cores no further."""
 _EXIT_TIMEOUT_S = 5.0
 
 Event = dict[str, Any]
@@ -179,7 +181,8 @@ class RunOrchestration:
             return Workers(self.spec, self._program, record.run, network, sandbox, record.write, fork_server, scripts)
 
         if spec.program == "training":
-            workers = beside_filled_links(stack, links, start, self._retime, record.stage)
+            busy = BUSY_OF_CORE * usable_cores()
+            workers = beside_filled_links(stack, links, start, self._retime, record.stage, busy)
             spec = self.spec
         else:
             workers = stack.enter_context(start())

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from testbed.core.models.blocks import COLUMNS, ROWS, Block, part
 from testbed.core.models.model import Layer
 from testbed.worker.data.gradient_pool import DENSE, gradient_pool
+from testbed.worker.data.replayed_blocks import COLUMNS, ROWS, Block, part
 from testbed.worker.model.pieces import Piece, Sharing
 
 _FORWARD_BAND, _BACKWARD_BAND = DENSE[4], DENSE[1]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from testbed.core.device.timeline import Phases, Timeline, is_host_limited
+from testbed.core.device.timelines.timeline import Phases, Timeline, is_host_limited
 from testbed.core.errors import InputError
 from testbed.core.models.catalogue import Model
 from testbed.worker.profile.library_models import LibraryModel, library_model, optimizer_of

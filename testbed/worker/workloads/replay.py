@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.kinds import Number
-from testbed.core.models.blocks import blocks_of
 from testbed.core.models.catalogue import Layer, Model, ModelOrFile, find_model
 from testbed.core.models.scaled import scaled
 from testbed.core.parameters import Count
 from testbed.worker.data.drawn_tensors import add_drawn
 from testbed.worker.data.gradient_pool import ALIGNMENT, BAND_NUMEL, DENSE, RECTIFIED, SPARSE_ROWS, gradient_pool
+from testbed.worker.data.replayed_blocks import blocks_of
 from testbed.worker.data.replayed_pieces import Emitting, ReplayedPiece, replayed_pieces
 from testbed.worker.data.textures import CHANGE, EMBEDDING, WEIGHTS, family_of, kind_of, texture_of
 from testbed.worker.interfaces.workload import Workload

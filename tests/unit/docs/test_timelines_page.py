@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from testbed.core.device.published import PUBLISHED
-from testbed.core.device.timeline import FORMAT, VERSION, Timeline
-from testbed.core.device.timeline_library import MEASURED_PRECISIONS, batch_sizes, models
+from testbed.core.device.timelines.published import PUBLISHED
+from testbed.core.device.timelines.timeline import FORMAT, VERSION, Timeline
+from testbed.core.device.timelines.timeline_library import MEASURED_PRECISIONS, batch_sizes, models
 from testbed.orchestrator.config.config import resolve
 from testbed.worker.training.parts import build_parts
 

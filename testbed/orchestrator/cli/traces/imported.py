@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from testbed.core.device.timeline import Phases, Timeline, is_host_limited
-from testbed.core.device.timeline_file import timeline_of
+from testbed.core.device.timelines.timeline import Phases, Timeline, is_host_limited
+from testbed.core.device.timelines.timeline_file import timeline_of
 from testbed.core.errors import InputError
 from testbed.core.models.model import Layer, Model
 from testbed.orchestrator.cli.traces.flop import counted

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.core.device.timeline import PRECISIONS
-from testbed.core.device.timeline_file import read_json
+from testbed.core.device.timelines.timeline import PRECISIONS
 from testbed.core.errors import InputError
+from testbed.core.user_files.json_file import read_json
 from testbed.core.user_files.text import listed, shown
 
 FORMAT, VERSION = "longhaul-parameters", 1

@@ -13,9 +13,8 @@ from testbed.core.models.catalogue import MODEL_NAMES, Model, find_model
 from testbed.core.models.model_file import model_to_json
 from testbed.core.record.run_directory import write_json
 from testbed.core.units import format_time
-from testbed.orchestrator.cli.device_profile import place
 from testbed.orchestrator.cli.traces.imported import Imported, imported
-from testbed.orchestrator.machine.ownership import give_to_caller
+from testbed.orchestrator.machine.ownership import give_to_caller, place
 from testbed.orchestrator.terminal.spoken import spoken, spoken_time
 from testbed.orchestrator.terminal.terminal import show, tell
 

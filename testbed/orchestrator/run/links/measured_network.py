@@ -17,7 +17,6 @@ from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.prober import PAUSES_S, LinksNotFilled, Prober
 from testbed.orchestrator.emulation.measuring.result import ProbeResult
 from testbed.orchestrator.observation.verdict.judge import Judge
-from testbed.orchestrator.run.dilation.first_guess import on_grid
 from testbed.orchestrator.run.links.network_record import NetworkRecord
 
 IDLE_SLOWDOWN, BUSY_SLOWDOWN = 2.0, 1.5
@@ -102,7 +101,7 @@ class MeasuredNetwork:
     def _take_slower(self, times: float) -> None:
         assert self._most_dilation is not None
         self._probing.close()
-        self.least_dilation = min(self._most_dilation, on_grid(times * self.dilation))
+        self.least_dilation = min(self._most_dilation, round(times * self.dilation, 2))
         self.retime(dataclasses.replace(self._spec, dilation=self.least_dilation))
 
     def slow_down(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from testbed.core.device.device import Device, Paced
 from testbed.core.device.measured import Measured, Published
 from testbed.core.device.profile import Profile
-from testbed.core.device.published import SHAPE
+from testbed.core.device.timelines.published import SHAPE
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.units import format_time

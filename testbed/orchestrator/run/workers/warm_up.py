@@ -8,14 +8,11 @@ from contextlib import AbstractContextManager, ExitStack
 
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.measuring.prober import LinksNotFilled
-from testbed.orchestrator.run.dilation.calibration import usable_cores
 from testbed.orchestrator.run.links.measured_network import MeasuredNetwork
 from testbed.orchestrator.run.workers.workers import Workers
 
 START_TIMEOUT_S = 180.0
 """From the containers' start to the last worker's connection to all its peers."""
-BUSY_OF_CORE = 4
-"""Workers that compute beside the second measurement; more would fill memory, and cores no further."""
 
 
 def until_warm(workers: Workers) -> None:
@@ -41,6 +38,7 @@ def beside_filled_links(
     start: Callable[[], AbstractContextManager[Workers]],
     retime: Callable[[float], None],
     stage: Callable[[str, str], None],
+    busy: int,
 ) -> Workers:
     """Return the workers of a training, once links have their rates beside their warm-up.
 
@@ -51,13 +49,14 @@ def beside_filled_links(
         start: makes workers of the run's spec as it is then.
         retime: tells the run of a dilation.
         stage: says what was done, in words.
+        busy: Number of workers that compute while links are measured.
     """
     while True:
         with ExitStack() as own:
             workers = own.enter_context(start())
             stage("workers", f"workers: {len(workers.nodes)} containers started")
             until_warm(workers)
-            workers.busy(BUSY_OF_CORE * usable_cores())
+            workers.busy(busy)
             stage("busy", "workers connected: links measured again beside their warm-up")
             try:
                 tries = links.measure_busy().tries

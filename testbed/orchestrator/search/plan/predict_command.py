@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.device.profile import read_profile
-from testbed.core.device.timeline_file import is_timeline, read_json
+from testbed.core.device.timelines.timeline_file import is_timeline
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.spec.run_spec import RunSpec
+from testbed.core.user_files.json_file import read_json
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.clone import RUNS_ROOT, environment
 from testbed.orchestrator.machine.ownership import give_to_caller

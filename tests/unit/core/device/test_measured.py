@@ -10,9 +10,9 @@ import pytest
 
 from testbed.core.device import Measured, Profiled, Published
 from testbed.core.device.profile import MEASURED, SCALED, Profile, WorkTimes
-from testbed.core.device.published import PUBLISHED
-from testbed.core.device.timeline import Timeline
-from testbed.core.device.timeline_library import MEASURED_PRECISIONS, batch_sizes, measured, models, shape_of
+from testbed.core.device.timelines.published import PUBLISHED
+from testbed.core.device.timelines.timeline import Timeline
+from testbed.core.device.timelines.timeline_library import MEASURED_PRECISIONS, batch_sizes, measured, models, shape_of
 from testbed.core.errors import InputError
 from testbed.core.models.catalogue import MODEL_NAMES
 from tests.unit.core.device.replays import REPLAY, replay

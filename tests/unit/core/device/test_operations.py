@@ -12,7 +12,7 @@ from testbed.core.device import Measured, Profiled, Published, operations
 from testbed.core.device.factored_layer import CHOLESKY, EIGEN, FACTOR, PRODUCT
 from testbed.core.device.operations import operations_of
 from testbed.core.device.profile import SCALED, Profile, WorkTimes
-from testbed.core.device.published import PUBLISHED
+from testbed.core.device.timelines.published import PUBLISHED
 from testbed.core.errors import InputError
 from tests.unit.core.device.replays import replay
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from testbed.core.device.timeline import Phases, Timeline, between
-from testbed.core.device.timeline_file import read_timeline, timeline_of
+from testbed.core.device.timelines.timeline import Phases, Timeline, between
+from testbed.core.device.timelines.timeline_file import read_timeline, timeline_of
 from testbed.core.errors import InputError
 
 TIMELINE: dict[str, Any] = {

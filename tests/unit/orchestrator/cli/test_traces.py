@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.core.device.timeline_file import read_timeline
+from testbed.core.device.timelines.timeline_file import read_timeline
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError
 from testbed.core.models.model_file import read_model
 from testbed.orchestrator.cli.main import main

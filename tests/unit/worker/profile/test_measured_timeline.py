@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.core.device.timeline_file import timeline_of
+from testbed.core.device.timelines.timeline_file import timeline_of
 from testbed.core.errors import InputError
 from testbed.core.models.model import Layer, Model
 from testbed.worker.profile import library_models

@@ -23,7 +23,7 @@ from testbed.analysis.simulator.validation import Standing, Validation, traits
 from testbed.core.device.codecs.work import CodecTimes
 from testbed.core.device.measured import Measured
 from testbed.core.device.profile import Collective, LayerTimes, Profile, TensorTimes
-from testbed.core.device.timeline_library import measured
+from testbed.core.device.timelines.timeline_library import measured
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.benchmarks.timelines import measure, tables
-from testbed.core.device.timeline_library import measured
+from testbed.core.device.timelines.timeline_library import measured
 
 
 def test_every_model_is_measured_with_its_largest_batch_in_each_precision() -> None:

@@ -48,7 +48,7 @@ class Run:
             self.happened.append(f"run at {dilation:g}")
 
         links = cast(MeasuredNetwork, self)
-        return warm_up.beside_filled_links(stack, links, self.start, retime, lambda what, text: None)
+        return warm_up.beside_filled_links(stack, links, self.start, retime, lambda what, text: None, 1)
 
 
 def test_filled_links_keep_their_dilation_and_workers() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from testbed.core.device import Measured, Paced
 from testbed.core.device.profile import Profile
-from testbed.core.models.blocks import blocks_of
 from testbed.core.models.catalogue import MODEL_NAMES, find_model
 from testbed.core.parallelism.plan import Plan
+from testbed.worker.data.replayed_blocks import blocks_of
 from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.methods.pipeline.stage_times import StageTimes
 from testbed.worker.model import pieces as chains

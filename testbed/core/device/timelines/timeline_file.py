@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from testbed.core.device.timeline import FORMAT, PRECISIONS, VERSION, Phases, Timeline, is_host_limited
+from testbed.core.device.timelines.timeline import FORMAT, PRECISIONS, VERSION, Phases, Timeline, is_host_limited
 from testbed.core.errors import InputError, nearest
-from testbed.core.user_files.text import listed, read_user_text, shown
+from testbed.core.user_files.json_file import read_json
+from testbed.core.user_files.text import listed, shown
 
-MAX_FILE_BYTES = 20_000_000
 _MAX_TEXT, _MAX_S, _MAX_BATCH, _MAX_DIMENSIONS = 300, 1e6, 1_000_000, 8
 _MAX_FAULTS = 20
 _SLACK = 1.02
@@ -30,22 +29,6 @@ def read_timeline(path: Path) -> Timeline:
         InputError: The file cannot be read, or holds no timeline; a line for each fault, with the layer's name.
     """
     return timeline_of(read_json(path), str(path))
-
-
-def read_json(path: Path) -> Any:
-    """Return what a JSON file holds, without repeated keys and without NaN or infinity.
-
-    Raises:
-        InputError: The file cannot be read, or is none.
-    """
-    try:
-        return json.loads(
-            read_user_text(path, MAX_FILE_BYTES), object_pairs_hook=_without_repeats, parse_constant=_refuse
-        )
-    except RecursionError as error:
-        raise InputError(f"{path}: is nested too deeply") from error
-    except ValueError as error:
-        raise InputError(f"{path}: cannot be read as JSON: {error}") from error
 
 
 def timeline_of(data: Any, where: str) -> Timeline:
@@ -75,19 +58,6 @@ def timeline_of(data: Any, where: str) -> Timeline:
 def is_timeline(data: Any) -> bool:
     """Return True for JSON data that say they are a timeline, even a faulty one."""
     return isinstance(data, Mapping) and "format" in data
-
-
-def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {shown(repeated)} is given twice")
-    return found
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number; leave the layer out of the measurement, or measure it again")
 
 
 def _faults(data: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from testbed.core.device.timeline import Phases
+from testbed.core.device.timelines.timeline import Phases
 
 SHAPE = "h200", "tf32"
 """Accelerator and precision whose timelines give the shape; the papers computed in float32."""

@@ -8,11 +8,11 @@ import lzma
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.core.device.timeline import Timeline, between
-from testbed.core.device.timeline_file import timeline_of
+from testbed.core.device.timelines.timeline import Timeline, between
+from testbed.core.device.timelines.timeline_file import timeline_of
 from testbed.core.errors import InputError
 
-_FOLDER = Path(__file__).parent / "data"
+_FOLDER = Path(__file__).parents[1] / "data"
 ACCELERATORS = ("h200",)
 """Accelerators that were measured: each a file of `data/`, made by scripts/device_timelines.py."""
 MEASURED_PRECISIONS = ("tf32", "bf16")
