@@ -19,6 +19,8 @@ from testbed.core.pareto import front
 from testbed.core.record.figure_kinds import BANDS
 
 _VALUES = ("low", "mid", "high")
+COMPARABLE = 10.0
+"""Largest ratio of the longest steps of panels that share a scale; beyond, the shorter bars could not be read."""
 ValueOf = Callable[[Record], float | None]
 PHASES = ("forward", "backward", "compress", "decompress", "optimizer", "exposed_communication")
 """Phases that exclude one another and add up to the step; `communicate` overlaps them."""
@@ -136,9 +138,14 @@ def step_split(groups: Sequence[Group], band: str, _target: float | None) -> Fig
         ends = [sum(one.mid[index] for one in series) for index in range(len(rows))]
         y = Axis(unit.label(f"{kind_word(groups)}time per step"), padded(ends, from_zero=True))
         panels.append(Panel(facet.title, x, y, tuple(series)))
-    top = max((panel.y.range[1] for panel in panels), default=1.0)
-    panels = [dataclasses.replace(p, y=dataclasses.replace(p.y, range=(0.0, top))) for p in panels]
-    notes = ("Bars: mean over ranks, steps and seeds. Communication hidden behind computing is not shown.",)
+    notes: tuple[str, ...] = (
+        "Bars: mean over ranks, steps and seeds. Communication hidden behind computing is not shown.",
+    )
+    tops = [panel.y.range[1] for panel in panels]
+    if tops and max(tops) <= COMPARABLE * min(tops):
+        panels = [dataclasses.replace(p, y=dataclasses.replace(p.y, range=(0.0, max(tops)))) for p in panels]
+    elif tops:
+        notes = (*notes, "Each panel has a scale of its own.")
     return Figure("step_split", "where a step's time goes", "stack", tuple(panels), "phase", notes)
 
 

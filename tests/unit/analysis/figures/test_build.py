@@ -102,6 +102,14 @@ def test_a_point_of_the_front_is_time_and_bytes_until_the_target(tmp_path: Path)
     assert point.x == pytest.approx([steps * BYTES_PER_STEP["int8"] / 1e6])
 
 
+@pytest.mark.parametrize(("workers", "is_shared"), [(8, True), (400, False)])
+def test_steps_that_can_be_compared_share_a_scale(tmp_path: Path, workers: int, is_shared: bool) -> None:
+    runs = [drawn_run(tmp_path, "ddp", "none"), drawn_run(tmp_path, "ddp", "none", topo="lan", workers=workers)]
+    found = build([load(run) for run in runs], "step_split")
+    assert (len({panel.y.range for panel in found.panels}) == 1) == is_shared
+    assert ("Each panel has a scale of its own." in found.notes) != is_shared
+
+
 def test_phases_add_up_to_the_step(tmp_path: Path) -> None:
     record = load(drawn_run(tmp_path))
     (panel,) = build([record], "step_split").panels
