@@ -61,3 +61,9 @@ def _moved(backwards: Iterator[LayerTimes]) -> Iterator[LayerTimes]:
         else:
             waiting_s += layer.backward_s
             yield dataclasses.replace(layer, backward_s=0.0)
+
+
+def share_left(kind: str, before: Profile, after: Profile) -> float:
+    """Return the share of that kind of work that is left, by its FLOPs."""
+    flop, flop_then = (sum(piece.flop for piece in one.work if piece.kind == kind) for one in (before, after))
+    return flop_then / flop if flop else 1.0

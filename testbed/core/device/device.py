@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from testbed.core.declaration import Declared
-from testbed.core.device.by_flop import FORWARD_SHARE, at_rate, lasting, with_backward_at_parameters
+from testbed.core.device.by_flop import FORWARD_SHARE, at_rate, lasting, share_left, with_backward_at_parameters
 from testbed.core.device.codecs.library import CODECS, CPU, codec_library
 from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds, seconds
 from testbed.core.device.measured_codec import with_measured_codec
 from testbed.core.device.profile import ASSUMED, Profile, WorkTimes, read_profile
-from testbed.core.device.timeline_profile import by_ratios, on_timeline
+from testbed.core.device.timeline_profile import by_ratios, micro_batches, on_timeline
 from testbed.core.device.timelines.timeline_file import is_timeline, timeline_of
 from testbed.core.errors import InputError
 from testbed.core.kinds import Choice, PathOf
@@ -186,7 +186,7 @@ class Paced(Modelled):
             raise InputError("device=paced: the layers have no FLOPs, so how long a changed model takes is unknown")
         found = copy.copy(self)
         found.step_s = self.step_s * flop_then / flop
-        found.work_s = {kind: seconds * _less(kind, before, after) for kind, seconds in self.work_s.items()}
+        found.work_s = {kind: seconds * share_left(kind, before, after) for kind, seconds in self.work_s.items()}
         return found
 
     def layers(self, cpu: Profile) -> Profile:
@@ -275,7 +275,10 @@ class Profiled(Modelled):
             collectives=cpu.collectives,
             cycle_steps=cpu.cycle_steps,
         )
-        # what a codec does depends on the number of ranks and on the buckets too
+        return self._with_its_codec(device, measured, cpu)
+
+    def _with_its_codec(self, device: Profile, measured: Profile, cpu: Profile) -> Profile:
+        """Keep the codec of the file where it is that of the training: ranks and buckets count too."""
         same_codec = (
             measured.compressor == cpu.compressor
             and measured.buckets == cpu.buckets
@@ -285,16 +288,13 @@ class Profiled(Modelled):
 
     def _read(self, cpu: Profile) -> Profile:
         data, where = read_json(self.file), f"device.file={self.file}"
-        return on_timeline(timeline_of(data, where), cpu, where) if is_timeline(data) else read_profile(self.file)
+        if is_timeline(data):
+            return on_timeline(timeline_of(data, where), cpu, where, tuple(micro_batches(cpu, (cpu.batch_size,))))
+        return read_profile(self.file)
 
     def switched(self, before: Profile, after: Profile) -> Profile:
         found = (whole := self.layers(before)).switched  # the device itself may have been measured with this transform
         if found is None or any(found.mismatches(after)):
-            found = by_ratios(whole, before, after, f"device.file={self.file}")
-        return self.with_codec(found, after)
-
-
-def _less(kind: str, before: Profile, after: Profile) -> float:
-    """Return the share of that kind of work that is left, by its FLOPs."""
-    flop, flop_then = (sum(piece.flop for piece in one.work if piece.kind == kind) for one in (before, after))
-    return flop_then / flop if flop else 1.0
+            return self.with_codec(by_ratios(whole, before, after, f"device.file={self.file}"), after)
+        own = dataclasses.replace(found, cpu_step_s=after.cpu_step_s, collectives=after.collectives)
+        return self._with_its_codec(own, found, after)

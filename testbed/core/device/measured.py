@@ -14,7 +14,7 @@ from testbed.core.device.factored_layer import EIGEN
 from testbed.core.device.kinds import Speedup, StepSeconds, seconds
 from testbed.core.device.operations import operations, timed
 from testbed.core.device.profile import SCALED, Profile, WorkTimes
-from testbed.core.device.timeline_profile import on_timeline
+from testbed.core.device.timeline_profile import micro_batches, on_timeline
 from testbed.core.device.timelines.published import PUBLISHED, SHAPE, UNNAMED, Length
 from testbed.core.device.timelines.timeline import Timeline
 from testbed.core.device.timelines.timeline_library import (
@@ -62,7 +62,7 @@ class Timelines(Modelled):
         # a batch beyond the measured ones has the shape of the nearest alone
         known = (all_s if min(all_s) <= cpu.batch_size <= max(all_s) else {}) | dict(found.passes)
         found = dataclasses.replace(found, passes=tuple(sorted(known.items())))
-        return dataclasses.replace(found, unknowns=(*found.unknowns, *_micro_batches(cpu, tuple(known))))
+        return dataclasses.replace(found, unknowns=(*found.unknowns, *micro_batches(cpu, tuple(known))))
 
     def work_lengths_s(self, cpu: Profile) -> Mapping[str, float]:
         """Return the seconds of all of a strategy's own work by kind, where these are known."""
@@ -226,20 +226,6 @@ def _other_sample(length: Length, params: Mapping[str, Any], shape: Timeline) ->
     asked = _sample(params) or shape.sample
     if length.sample is not None and length.sample != asked:
         yield f"how long a step of samples of {asked} is (the published length is of {length.sample})"
-
-
-def _micro_batches(cpu: Profile, known: Sequence[int]) -> Iterator[str]:
-    """Yield what is not known of parts of a batch, where a pipeline takes such."""
-    target, _, text = str(cpu.provenance.get("strategy", "")).partition(" ")
-    if not target.endswith(".Hybrid"):
-        return
-    asked = json.loads(text)
-    samples = None if asked.get("plan") else asked.get("micro_batch") or cpu.batch_size
-    if samples not in known:
-        yield (
-            f"how long micro-batches of other than {', '.join(map(str, sorted(known)))} samples take (smaller ones as"
-            " the smallest of these, others in proportion)"
-        )
 
 
 def _scaled_work(device: str, factor: float, lengths_s: Mapping[str, float]) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from testbed.core.device.profile import MEASURED, SCALED, LayerTimes, Profile, TensorTimes
+from testbed.core.device.profile import MEASURED, SCALED, LayerTimes, Profile, TensorTimes, WorkTimes
 from testbed.core.device.timelines.timeline import Timeline
 from testbed.core.errors import InputError
 from testbed.core.user_files.text import listed
@@ -63,6 +64,18 @@ def on_timeline(timeline: Timeline, cpu: Profile, where: str, unknowns: Sequence
             "codec": cpu.provenance,
         },
     )
+
+
+def micro_batches(cpu: Profile, known: Sequence[int]) -> Iterator[str]:
+    """Yield what is not known of parts of a batch, where a pipeline takes such."""
+    target, _, text = str(cpu.provenance.get("strategy", "")).partition(" ")
+    if not target.endswith(".Hybrid"):
+        return
+    asked = json.loads(text)
+    samples = None if asked.get("plan") else asked.get("micro_batch") or cpu.batch_size
+    if samples not in known:
+        rule = "smaller ones as the smallest of these, others in proportion" if len(known) > 1 else "in proportion"
+        yield f"how long micro-batches of other than {', '.join(map(str, sorted(known)))} samples take ({rule})"
 
 
 def _unknowns(timeline: Timeline) -> Iterator[str]:
@@ -166,9 +179,23 @@ def by_ratios(device: Profile, before: Profile, after: Profile, where: str) -> P
         backward_s=rests["backward_s"] + sum(layer.backward_s for layer in layers),
         optimizer_s=_in_ratio(device.optimizer_s, after.optimizer_s, before.optimizer_s),
         other_s=device.other_s,
-        basis=SCALED if is_changed else device.basis,
+        work=_changed_work(device, before, after),
+        assumed=device.assumed,
+        basis=SCALED if is_changed and not device.assumed else device.basis,
         unknowns=(*device.unknowns, *([_CHANGED] if is_changed else [])),
         provenance={**device.provenance, "changed_by": "ratios of layers' times on a core of this machine"},
+    )
+
+
+def _changed_work(device: Profile, before: Profile, after: Profile) -> tuple[WorkTimes, ...]:
+    """Return the strategy's own work by kind, as many times longer as on a core of this machine."""
+
+    def seconds(profile: Profile, kind: str) -> float:
+        return sum(piece.seconds for piece in profile.work if piece.kind == kind)
+
+    return tuple(
+        replace(piece, seconds=_in_ratio(seconds(device, piece.kind), piece.seconds, seconds(before, piece.kind)))
+        for piece in after.work
     )
 
 

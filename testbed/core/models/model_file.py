@@ -32,14 +32,15 @@ def read_model(path: Path) -> Model:
         InputError: The file cannot be read, or holds no table; a line for each fault, with the layer's name.
     """
     data = read_json(path)
-    if faults := [f"{path}: {fault}" for fault in _faults(data)]:
+    if faults := [f"{path}: {fault}" for fault in model_faults(data)]:
         raise InputError(*listed(faults, path, _MAX_FAULTS))
     layers = tuple(Layer(name, tuple(map(tuple, shapes)), float(flop)) for name, shapes, flop in data["layers"])
     parameters = sum(layer.numel for layer in layers)
     return Model(data["model"], layers, parameters, None, data["sample"], data["source"])
 
 
-def _faults(data: Any) -> Iterator[str]:
+def model_faults(data: Any) -> Iterator[str]:
+    """Yield a line for each reason why data of a JSON file are no table."""
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         yield f'is no table of a model: its key "format" must be "{FORMAT}"'
         return

@@ -45,10 +45,10 @@ class ComputeTimes:
         """Return what part of a batch's time forward and backward of some of its samples take.
 
         Below the smallest batch that is known they take what that takes, since there the host or the start of kernels
-        counts; above the largest they are in proportion to it.
+        counts; above the largest they are in proportion to it. Of one batch alone that cannot be told: all are then.
         """
         known = () if self._profile is None else self._profile.passes
-        if not known:
+        if len(known) < 2:
             return samples / batch_size
         return _seconds(known, samples) / _seconds(known, batch_size)
 

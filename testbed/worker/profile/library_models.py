@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
-from testbed.core.models.catalogue import Model
+from testbed.core.models.catalogue import Model, find_model
 from testbed.worker.interfaces.workload import trained
 
 _CLASSES = 1000
@@ -75,6 +75,11 @@ def library_model(table: Model, batch_size: int, device: torch.device) -> Librar
         raise InputError(
             f"workload.model={name}: no library has it, so it cannot be measured; they have {', '.join(MODELS)}; for"
             " others give a trace: longhaul profile --trace"
+        )
+    if table.sample != (own := find_model(name)).sample and name not in _TRANSFORMERS:
+        raise InputError(
+            f"workload.model={name}: its table is for samples of {table.sample}, and {library.__name__}'s model is"
+            f" measured with {own.sample}; for others give a trace: longhaul profile --trace"
         )
     _require_same(model, table, library.__name__)
     model = model.to(device).train()

@@ -62,6 +62,8 @@ def measure_timeline(table: Model, batch_size: int, device: torch.device, precis
         raise InputError(
             f"--precision {precision}: must be one of {', '.join(PRECISIONS)}, and tf32 needs an accelerator"
         )
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # events are recorded on the current one
     torch.set_num_threads(1)
     torch.manual_seed(0)
     tf32 = precision == "tf32"

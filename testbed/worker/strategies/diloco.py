@@ -145,7 +145,7 @@ class DiLoCo(Strategy):
         with clock.phase("forward", clock.times.forward_s):
             loss = context.workload.loss(context.model, batch)
             for fragment in self._due(step + 1):
-                self._draw(fragment, self.sync_every)
+                self._draw(fragment, step + 1 - fragment.agreed)
         with clock.phase("backward", clock.times.backward_s):
             loss.backward()
             if self._inner is not None:

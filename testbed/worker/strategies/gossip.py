@@ -15,7 +15,7 @@ from testbed.core.record.events.gossip import ConsensusDistance, Mixing
 from testbed.core.spec.topology import Topology
 from testbed.worker.interfaces.strategy import ExtraWork, StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32, trained
-from testbed.worker.interfaces.workload_capabilities import draw_change
+from testbed.worker.interfaces.workload_capabilities import DrawnTraining, draw_change
 from testbed.worker.methods.gossip import mixing_matrix
 from testbed.worker.methods.gossip.consensus import Averaging, Choco, Consensus
 from testbed.worker.methods.gossip.neighbors import Neighbourhood
@@ -75,6 +75,8 @@ class Gossip(Strategy):
         instead = "use one that encodes for a receiver and is a contraction, as topk or int8, or strategy=ddp"
         if traits.owns != "nothing":
             yield f"strategy=gossip: {name} takes over {traits.owned}, which replicas need; {instead}"
+        if not workload.computes and not isinstance(workload, DrawnTraining):
+            yield "strategy=gossip: the workload computes nothing, and so nothing would be exchanged; use one that does"
         if not (traits.point_to_point and traits.averages):
             yield f"strategy=gossip: {name} works among all ranks at once, and a rank has neighbours alone; {instead}"
         elif traits.contraction is None and traits.feedback == "harmful":

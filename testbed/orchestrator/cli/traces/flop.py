@@ -17,7 +17,10 @@ def counted(ops: Sequence[Op]) -> Iterator[tuple[Op, float]]:
         count = _COUNTS.get(op.name) or (_attention if _is_attention(op.name) else None)
         if count is None or op.begin_s < end_s:
             continue
-        flop = count(op.dims, op.inputs)
+        try:
+            flop = count(op.dims, op.inputs)
+        except (IndexError, TypeError, ValueError):  # an operation without the shapes that it has in other traces
+            flop = 0.0
         if flop:
             end_s = op.end_s
             yield op, flop

@@ -182,7 +182,8 @@ def _model(noted: Noted, starts: dict[str, float], step: Step, where: str) -> Mo
         flop[owner] += count / noted.batch_size
     if not any(flop.values()):
         raise InputError(f"{where}: no FLOPs can be counted: no matrix product or convolution of forward has shapes")
-    layers = tuple(Layer(module or "model", tuple(shapes[module]), flop[module]) for module in order)
+    root = "model" if "model" not in shapes else "the model itself"
+    layers = tuple(Layer(module or root, tuple(shapes[module]), flop[module]) for module in order)
     parameters = sum(layer.numel for layer in layers)
     source = f"a trace of torch {noted.torch}; FLOPs counted from its shapes"
     return Model(noted.model, layers, parameters, None, noted.sample, source)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.models.catalogue import MODEL_NAMES, Model, find_model
-from testbed.core.models.model_file import model_to_json
+from testbed.core.models.model_file import model_faults, model_to_json
 from testbed.core.record.run_directory import write_json
 from testbed.core.units import format_time
 from testbed.orchestrator.cli.traces.imported import Imported, imported
@@ -33,6 +33,8 @@ def from_trace(trace: Path, parameters: Path, output: Path, *, step_s: float | N
     if step_s is not None and not 0 < step_s < _MAX_STEP_S:
         raise InputError(f"--step-s {step_s:g}: must be above 0 and below {_MAX_STEP_S:g}")
     found = imported(trace, parameters, step_s)
+    if faults := [f"{parameters}: {fault}" for fault in model_faults(model_to_json(found.model))]:
+        raise InputError(*faults)
     table_file = output.with_suffix(".model.json")
     made = place(output)
     write_json(output, found.timeline.to_json())

@@ -17,6 +17,9 @@ from testbed.orchestrator.machine.checks import available_memory_bytes
 WORKER_BYTES = 30_000_000
 """Private memory of a forked worker without its model: 43.8 MB were measured with `digits` in training, of which 13.1
 are parameters, gradients and momenta."""
+EXCHANGED_MODELS = 4
+"""Models that a worker holds where models are exchanged: its own, the one agreed on, an outer optimizer's momenta, and
+what is on its way. Servers hold more."""
 POOL_BYTES = 64 * 2**20
 """Shared by all workers of a machine."""
 
@@ -39,8 +42,8 @@ class ReplayNeeds:
 
     @property
     def tensor_bytes(self) -> int:
-        """Bytes of one worker: buckets, residuals, and parameters."""
-        return 4 * self.elements * (1 + self.feedback + self.owns_parameters)
+        """Bytes of one worker: buckets, residuals, and what exchanging models keeps."""
+        return 4 * self.elements * (1 + self.feedback + EXCHANGED_MODELS * self.owns_parameters)
 
     @property
     def memory_bytes(self) -> int:

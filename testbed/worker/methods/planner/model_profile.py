@@ -140,7 +140,7 @@ def _on_device(
         passes = [(stages.forward_s(n) or 0.0, stages.backward_s(n) or 0.0) for n in range(count)]
         seconds[tp] = [forward_s + backward_s for forward_s, backward_s in passes]
         shares = [f / (f + b) if f + b else FORWARD_SHARE for f, b in passes]  # whatever tp, which divides both
-    sizes = {1, *(size for size, _ in device.passes)} if device.passes else {device.batch_size}
+    sizes = {1, *(size for size, _ in device.passes)} if len(device.passes) > 1 else {device.batch_size}
     call, sample = line({size: times.share(size, device.batch_size) for size in sizes})
     return tuple(
         dataclasses.replace(

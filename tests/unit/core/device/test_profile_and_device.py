@@ -172,3 +172,29 @@ def test_seconds_of_work_that_is_not_there_are_refused() -> None:
         Paced(step_s=1, growth={"inverse": 1})
     with pytest.raises(ValueError, match=r"work_s\.inverse=0"):
         Paced(step_s=1, work_s={"inverse": 0})
+
+
+def test_a_changed_model_that_was_measured_keeps_the_codec_of_its_file(tmp_path: Path) -> None:
+    slow = profile(codec=(CodecTimes(elements=100, rounds=(("compress", 5.0),)),))
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(profile(switched=slow).to_json()))
+    cpu = profile(switched=profile(cpu_step_s=0.2))
+    then = Profiled(file=str(path)).whole_profile(cpu).switched
+    assert then is not None
+    assert (then.codec_s(100, 0), then.cpu_step_s) == (5.0, 0.2)
+    others = dataclasses.replace(cpu, switched=profile(compressor="d {}"))
+    then = Profiled(file=str(path)).whole_profile(others).switched
+    assert then is not None and then.codec_s(100, 0) == 0.01, "that of another compressor is not taken"
+
+
+def test_the_work_of_a_changed_model_goes_by_ratios_and_stays_assumed_where_it_was(tmp_path: Path) -> None:
+    def working(seconds: float, **given: object) -> Profile:
+        return profile(work=(WorkTimes(name="factor a", kind="factor", size=4, seconds=seconds, flop=1.0),), **given)
+
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(working(8.0, assumed=True, basis="assumed").to_json()))
+    changed = working(0.5, workload="w2 {}")
+    then = Profiled(file=str(path)).whole_profile(dataclasses.replace(working(1.0), switched=changed)).switched
+    assert then is not None
+    assert [piece.seconds for piece in then.work] == [4.0]
+    assert (then.assumed, then.basis) == (True, "assumed")

@@ -46,7 +46,7 @@ def test_residuals_count() -> None:
     plain = needs("resnet50", 2)
     assert plain.tensor_bytes == 4 * 25_557_032
     assert dataclasses.replace(plain, feedback=True).tensor_bytes == 8 * 25_557_032
-    assert dataclasses.replace(plain, feedback=True, owns_parameters=True).tensor_bytes == 12 * 25_557_032
+    assert dataclasses.replace(plain, feedback=True, owns_parameters=True).tensor_bytes == 24 * 25_557_032
 
 
 def test_no_scale_is_proposed_where_workers_alone_are_too_many() -> None:
