@@ -6,6 +6,7 @@ The libraries are optional (requirements/models.txt) and loaded by name when a m
 from __future__ import annotations
 
 import importlib
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from testbed.core.errors import InputError
-from testbed.core.models.catalogue import Model, find_model
+from testbed.core.models.catalogue import Model
 from testbed.worker.interfaces.workload import trained
 
 _CLASSES = 1000
@@ -76,19 +77,14 @@ def library_model(table: Model, batch_size: int, device: torch.device) -> Librar
             f"workload.model={name}: no library has it, so it cannot be measured; they have {', '.join(MODELS)}; for"
             " others give a trace: longhaul profile --trace"
         )
-    if table.sample != (own := find_model(name)).sample and name not in _TRANSFORMERS:
-        raise InputError(
-            f"workload.model={name}: its table is for samples of {table.sample}, and {library.__name__}'s model is"
-            f" measured with {own.sample}; for others give a trace: longhaul profile --trace"
-        )
     _require_same(model, table, library.__name__)
     model = model.to(device).train()
     if name in _TRANSFORMERS:
-        length = int(table.sample.split()[0])
+        length = _size(table)
         batch: Any = torch.randint(0, _VOCABULARY[name.partition("-")[0]], (batch_size, length), device=device)
         loss = _language_loss if name.startswith("gpt2") else _encoder_loss
     else:
-        side = int(table.sample.split()[0])
+        side = _size(table)
         batch = (
             torch.randn(batch_size, 3, side, side, device=device),
             torch.randint(0, _CLASSES, (batch_size,), device=device),
@@ -96,6 +92,16 @@ def library_model(table: Model, batch_size: int, device: torch.device) -> Librar
         loss = _image_loss
     optimizer = "adamw" if name in _ADAMW else "sgd"
     return LibraryModel(model, library.__name__, str(library.__version__), batch, loss, optimizer)
+
+
+def _size(table: Model) -> int:
+    """Return the side of a sample's image in pixels, or its number of tokens."""
+    if (found := re.fullmatch(r"(\d+) (?:x \1 pixels|tokens)", table.sample)) is None:
+        raise InputError(
+            f"workload.model={table.name}: its table is for samples of {table.sample!r}, which must be 'N x N pixels'"
+            " or 'N tokens' for the model of a library; for others give a trace: longhaul profile --trace"
+        )
+    return int(found[1])
 
 
 def _loaded(library: str, name: str) -> Any:

@@ -18,8 +18,9 @@ WORKER_BYTES = 30_000_000
 """Private memory of a forked worker without its model: 43.8 MB were measured with `digits` in training, of which 13.1
 are parameters, gradients and momenta."""
 EXCHANGED_MODELS = 4
-"""Models that a worker holds where models are exchanged: its own, the one agreed on, an outer optimizer's momenta, and
-what is on its way. Servers hold more."""
+"""Number of models that a worker holds where models are exchanged; servers hold more.
+
+Its own, the one agreed on, an outer optimizer's momenta, and what is on its way."""
 POOL_BYTES = 64 * 2**20
 """Shared by all workers of a machine."""
 

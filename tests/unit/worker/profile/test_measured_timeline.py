@@ -74,3 +74,11 @@ def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(library_models.importlib, "import_module", absent)
     with pytest.raises(InputError, match=r"torchvision is needed .* pip install -r requirements/models.txt"):
         measure_timeline(TABLE, 2, CPU, "fp32")
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("sample", ["3 x 6 x 6 pixels", "6x6", "6 x 8 pixels", ""])
+def test_samples_that_a_library_s_model_does_not_take_are_refused(sample: str) -> None:
+    table = Model("resnet18", (TABLE.layers[0], Layer("b", ((1000, 4), (1000,)), 1.0)), 5016, None, sample, "")
+    with pytest.raises(InputError, match="must be 'N x N pixels'"):
+        measure_timeline(table, 2, CPU, "fp32")
