@@ -29,6 +29,9 @@ AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.65 * QUEUED_SUSPECT, 2 * IDLE_SUSPECT, 
 """Figures that a slower or faster run is to come to: assumed."""
 NOTICED_LATE = 0.25
 """Share of `AIM_LATE` from which lateness says more than CPU seconds do: assumed."""
+MOST_LATE_SHARE = 0.5 * LATE_SHARE_SUSPECT
+"""Share of the seconds, of all links together, in which packets may leave late: a verdict judges each link alone, and
+some are later than the mean."""
 COMPUTE_MARGIN = 1.15
 """Factor of the CPU seconds of training threads, for all else on the cores: assumed."""
 
@@ -194,7 +197,7 @@ class TrialFold:
             computing_ratio=device_s / time_s if time_s else 0.0,
             computing_dilation=needed_s / device_s if device_s else 1.0,
             busy_ratio=self.busy_ratio,
-            delay_line_ratio=late[int(LATE_SHARE_SUSPECT * len(late))] if late else None,
+            delay_line_ratio=late[int(MOST_LATE_SHARE * len(late))] if late else None,
         )
 
     def _lateness(self, late_s: Sequence[float], step_s: float) -> tuple[float, float]:
