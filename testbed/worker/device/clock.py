@@ -137,6 +137,10 @@ class PhaseClock:
         late_s, self._late_s = self._late_s, 0.0
         return late_s / self.dilation
 
+    def behind_s(self) -> float:
+        """Emulated seconds by which the stretch that has not ended is late so far, or would be if the rank sent now."""
+        return max(self._stretch_late_s, time.monotonic() - self._due_s, 0.0) / self.dilation
+
     def end_stretch(self) -> None:
         self._late_s += self._stretch_late_s
         self._stretch_late_s = 0.0

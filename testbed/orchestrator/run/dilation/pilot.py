@@ -30,6 +30,8 @@ BUDGET_S, BUDGET_RATIO = 10.0, 0.1
 """Wall time of all trials at most: seconds, or a share of the run, whichever is longer."""
 LEAST_STEPS, LEAST_S, MOST_STEPS = 3, 1.5, 12
 """Steps and wall seconds of a trial, if the budget bears them; the most steps where it is long unsure."""
+EXCHANGE_S = 3.0
+"""Wall seconds that a trial waits for an exchange, where they are rare: assumed."""
 END_S = 1.0
 """Part of the budget in which the workers are ended."""
 
@@ -177,7 +179,8 @@ class Pilot:
             self._record.progress("pilot's seconds", int(time.monotonic() - self._began_s), round(self._budget_s))
             if workers.all_done or self._is_over():
                 return True
-            if self._fold.steps < LEAST_STEPS or time.monotonic() - began_s < LEAST_S:
+            least_s = LEAST_S if self._fold.has_exchange else EXCHANGE_S
+            if self._fold.steps < LEAST_STEPS or time.monotonic() - began_s < least_s:
                 return False
             trial = self._fold.trial()
             return self._fold.steps >= MOST_STEPS or (trial is not None and trial.is_sure)

@@ -8,6 +8,9 @@ from testbed.orchestrator.run.dilation.trial import AIM_IDLE, MIN_IDLE, MOST_LAT
 
 WORTH_RATIO = 1.15
 """Ratio of dilations below which a shorter run is not worth another trial: assumed."""
+UNTRIED_RATIO = 1.15
+"""Factor of a dilation that was to be tried next where the pilot's time is over: what few steps say is not exact.
+Assumed."""
 MAX_STEP = 2.0
 """Largest ratio of a trial's dilation to the one before, either way: assumed."""
 
@@ -43,13 +46,12 @@ class Search:
             self.dilation = lower if self.wants_another else self._held
             return f"would do at {lower:g}" if self.wants_another else ""
         self._failed = max(tried, self._failed)
-        if self._held is not None:  # that there is no less is known well enough
+        slower = max(trial.slower(), self._on_line(trial))
+        self.dilation = min(self._most, on_grid(min(slower, MAX_STEP * tried)))
+        self.wants_another = self.dilation > tried
+        self._late = tried, trial.late_ratio
+        if self._held is not None and self.dilation * WORTH_RATIO > self._held:
             self.wants_another, self.dilation = False, self._held
-        else:
-            slower = max(trial.slower(), self._on_line(trial))
-            self.dilation = min(self._most, on_grid(min(slower, MAX_STEP * tried)))
-            self.wants_another = self.dilation > tried
-            self._late = tried, trial.late_ratio
         return trial.why()
 
     def _on_line(self, trial: Trial) -> float:
@@ -73,6 +75,8 @@ class Search:
         self.give_up()
 
     def give_up(self) -> None:
-        """Try no more: the run gets what held, or what was to be tried next where nothing did."""
+        """Try no more: the run gets what held; where nothing did, a little more than was to be tried next."""
+        if self.wants_another and self._failed:
+            self.dilation = min(self._most, on_grid(UNTRIED_RATIO * self.dilation))
         self.wants_another = False
         self.dilation = self._held or self.dilation

@@ -29,9 +29,8 @@ AIM_QUEUED, AIM_IDLE, AIM_DELAY_LINE = 0.65 * QUEUED_SUSPECT, 2 * IDLE_SUSPECT, 
 """Figures that a slower or faster run is to come to: assumed."""
 NOTICED_LATE = 0.25
 """Share of `AIM_LATE` from which lateness says more than CPU seconds do: assumed."""
-MOST_LATE_SHARE = 0.5 * LATE_SHARE_SUSPECT
-"""Share of the seconds, of all links together, in which packets may leave late: a verdict judges each link alone, and
-some are later than the mean."""
+SURE = 0.95
+"""Probability aimed at that no link has more late seconds than a `valid` run may."""
 COMPUTE_MARGIN = 1.15
 """Factor of the CPU seconds of training threads, for all else on the cores: assumed."""
 
@@ -140,6 +139,8 @@ class TrialFold:
         self._late: list[float] = []
         self.is_running = False
         """True while seconds count: not before the links and all ranks have this dilation."""
+        self._behind_s: dict[int, float] = {}
+        """By rank, how far behind its device it was when the trial began."""
         self.reached: dict[int, int] = {}
         """Last step that each rank told."""
 
@@ -150,6 +151,8 @@ class TrialFold:
             self.reached[event["rank"]] = event["step"]
             if event["step"] >= self.first_step:
                 self._steps[event["step"]][event["rank"]] = event
+            else:
+                self._behind_s[event["rank"]] = event["behind_s"] or 0.0
         elif kind == "host" and self.is_running:
             self._idle.append((event["cpu_idle_ratio"], event["interval_s"]))
         elif kind == "delay_line" and self.is_running and event["late_p99_s"] is not None:
@@ -160,6 +163,11 @@ class TrialFold:
     def steps(self) -> int:
         """Number of steps that all ranks have told."""
         return len(self._whole())
+
+    @property
+    def has_exchange(self) -> bool:
+        """True if a rank sent something in a step that all have told."""
+        return any(event["payload_bytes"] for ranks in self._whole() for event in ranks.values())
 
     @property
     def last_step(self) -> int:
@@ -181,7 +189,7 @@ class TrialFold:
         if not steps:
             return None
         time_s = sum(max(event["step_s"] for event in ranks.values()) for ranks in steps)
-        late_s = [max(event["late_s"] or 0.0 for event in ranks.values()) for ranks in steps]
+        late_s = self._late_s(steps)
         late_ratio, late_doubt = self._lateness(late_s, time_s / len(steps))
         queued_s = sum(statistics.fmean(event["queued_s"] for event in ranks.values()) for ranks in steps)
         device_s = sum(max(map(computing_s, ranks.values())) for ranks in steps)
@@ -197,8 +205,31 @@ class TrialFold:
             computing_ratio=device_s / time_s if time_s else 0.0,
             computing_dilation=needed_s / device_s if device_s else 1.0,
             busy_ratio=self.busy_ratio,
-            delay_line_ratio=late[int(MOST_LATE_SHARE * len(late))] if late else None,
+            delay_line_ratio=late[int(self._late_share(time_s / len(steps)) * len(late))] if late else None,
         )
+
+    def _late_s(self, steps: Sequence[dict[int, Event]]) -> Sequence[float]:
+        """Return how late each step was: by how much more the latest rank is behind since the step before.
+
+        A rank that sends rarely is late when it sends; until then it is behind, and would be as late.
+        """
+        found, behind_s = [], max(self._behind_s.values(), default=0.0)
+        for ranks in steps:
+            now_s = [(event["late_s"] or 0.0, event["behind_s"] or 0.0) for event in ranks.values()]
+            found.append(max(late_s + after_s for late_s, after_s in now_s) - behind_s)
+            behind_s = max(after_s for _, after_s in now_s)
+        return found
+
+    def _late_share(self, step_s: float) -> float:
+        """Return in which share of the seconds packets may leave late, of all links together.
+
+        A verdict judges each link alone by its own seconds, and of many links with few seconds one is far later than
+        the mean: in a short run each may hardly be late at all.
+        """
+        seconds = 2 * (self._run_steps or math.inf) * step_s * self.dilation  # those of both directions
+        deviations = statistics.NormalDist().inv_cdf(SURE ** (2 / len(self._delays_s)))
+        deviation: float = (LATE_SHARE_SUSPECT * (1 - LATE_SHARE_SUSPECT) / seconds) ** 0.5
+        return max(0.0, LATE_SHARE_SUSPECT - deviations * deviation)
 
     def _lateness(self, late_s: Sequence[float], step_s: float) -> tuple[float, float]:
         """Return how late all the run's steps are to be expected as a share of their time, and the standard error.

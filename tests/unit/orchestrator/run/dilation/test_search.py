@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE
-from testbed.orchestrator.run.dilation.search import MAX_STEP, WORTH_RATIO, Search
+from testbed.orchestrator.run.dilation.search import MAX_STEP, UNTRIED_RATIO, WORTH_RATIO, Search
 from testbed.orchestrator.run.dilation.trial import Trial
 
 TRIALS = 12
@@ -54,9 +54,19 @@ def test_a_first_guess_that_is_right_is_kept_after_one_trial() -> None:
     assert search(2.0, 1.95)[0].dilation == 2.0
 
 
-def test_where_the_budget_ends_after_a_trial_that_failed_the_next_guess_counts() -> None:
+def test_where_the_budget_ends_after_a_trial_that_failed_the_next_guess_counts_with_a_margin() -> None:
     found, _ = search(2.0, 3.0, trials=1)
-    assert found.dilation == pytest.approx(3.0, abs=0.15)
+    assert found.dilation == pytest.approx(UNTRIED_RATIO * 3.0, abs=0.2)
+
+
+def test_between_one_that_held_and_a_far_smaller_one_that_failed_another_is_tried() -> None:
+    found = Search(8.0, 1000.0)
+    found.take(trial(8.0, 2.0))
+    assert found.dilation == 4.0
+    found.take(trial(4.0, 5.0))
+    assert found.wants_another and 4.0 * WORTH_RATIO <= found.dilation < 8.0 / WORTH_RATIO
+    found.take(trial(found.dilation, 5.0))
+    assert found.dilation < 8.0 / WORTH_RATIO
 
 
 def test_where_it_ends_after_one_that_held_that_one_counts() -> None:

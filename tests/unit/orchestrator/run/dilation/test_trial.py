@@ -27,7 +27,8 @@ CALM = Trial(
 
 
 def step(rank: int, number: int, **changed: Any) -> dict[str, Any]:
-    event = {"event": "step", "rank": rank, "step": number, "step_s": 1.0, "late_s": 0.0, "queued_s": 0.0, "cpu_s": 1.0}
+    times = {"step_s": 1.0, "late_s": 0.0, "behind_s": 0.0, "queued_s": 0.0, "cpu_s": 1.0}
+    event = {"event": "step", "rank": rank, "step": number, "payload_bytes": 0, **times}
     return {**event, "phase_s": {"exposed_communication": 0.5}, **changed}
 
 
@@ -52,6 +53,19 @@ def test_shares_are_the_verdicts() -> None:
     assert found.computing_ratio == pytest.approx(0.5)
 
 
+def test_a_rank_that_sends_rarely_is_as_late_as_it_is_behind() -> None:
+    """Rank 0 is 0.1 s behind when the trial begins, falls back in each step, and is late when it sends in step 4."""
+    behind = {1: 0.1, 2: 0.2, 3: 0.3}
+    silent = [step(0, number, behind_s=behind_s) for number, behind_s in behind.items()]
+    others = [step(1, number, behind_s=0.05) for number in (1, 2, 3, 4)]
+    found = folded(*silent, *others[:3]).trial()
+    assert found is not None and found.late_ratio == pytest.approx(0.1)
+    fold = folded(*silent, *others, step(0, 4, late_s=0.4, payload_bytes=9))
+    found = fold.trial()
+    assert found is not None and found.late_ratio == pytest.approx(0.1)
+    assert fold.has_exchange and not folded(*silent, *others[:3]).has_exchange
+
+
 @pytest.mark.parametrize(("cores", "needed"), [(1, 4.0), (2, 2.0), (8, 2.0)])
 def test_cores_that_all_threads_share_are_what_computing_needs(cores: int, needed: float) -> None:
     found = folded(step(0, 2), step(1, 2), cores=cores).trial()
@@ -72,9 +86,13 @@ def test_seconds_count_only_while_the_trial_runs() -> None:
     assert (found.busy_ratio, found.delay_line_ratio) == (0.75, pytest.approx(2.0))  # 4 ms emulated, of 2 that may be
 
 
-@pytest.mark.parametrize(("late", "holds"), [(1, True), (2, False)])
-def test_packets_may_leave_late_in_half_as_many_seconds_as_in_a_valid_run(late: int, holds: bool) -> None:
-    fold = folded(step(0, 2), step(1, 2))
+@pytest.mark.parametrize(
+    ("run_steps", "late", "holds"), [(None, 2, True), (None, 3, False), (10, 0, True), (10, 1, False), (2000, 1, True)]
+)
+def test_packets_may_leave_late_in_so_many_seconds_that_a_run_of_this_length_is_likely_to_be_valid(
+    run_steps: int | None, late: int, holds: bool
+) -> None:
+    fold = folded(step(0, 2), step(1, 2), run_steps=run_steps)
     for second in range(40):
         late_s = 8e-3 if second < late else 1e-3
         fold.add({"event": "delay_line", "name": LINK.name, "from": LINK.a, "late_p99_s": late_s})
