@@ -136,8 +136,9 @@ class Step(StepEvent, name="step"):
     late_s: Number | None
     """Emulated seconds by which the rank sent later than its device would have; null if no device paces it."""
     behind_s: Number | None
-    """Emulated seconds by which the rank is behind its device as the step ends; what it has not made good when it sends
-    next counts in that step's `late_s`. Null if no device paces it."""
+    """Emulated seconds by which the rank is behind its device as the step ends; null if no device paces it.
+
+    What it has not made good when it sends next counts in that step's `late_s`."""
     queued_s: Number
     """Emulated seconds that the rank's messages waited for a core."""
     payload_bytes: Count
