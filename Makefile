@@ -148,6 +148,7 @@ lint: setup ## Style, types, import contracts, and what must not be in the tree
 	$(BIN)/lint-imports; \
 	$(BIN)/python scripts/check_files.py; \
 	$(BIN)/python scripts/check_docstrings.py; \
+	$(BIN)/python scripts/check_words.py; \
 	$(BIN)/python scripts/metrics_doc.py --check; \
 	$(BIN)/python scripts/compressors_doc.py --check; \
 	$(BIN)/python scripts/events_doc.py --check; \
