@@ -1,6 +1,6 @@
-"""Writes docs/parameters.md and the tables of parameters in other pages from what classes declare.
+"""Writes docs/parameters.md and the lists of parameters in other pages from what classes declare.
 
-A region `<!-- parameters GROUP=NAME: begin -->` of a page of docs/ holds the table of the class that
+A region `<!-- parameters GROUP=NAME: begin -->` of a page of docs/ holds the list of the class that
 experiments/conf/GROUP/NAME.yaml names; with a class instead of GROUP=NAME, that of the class. With `--check` nothing
 is written, and every page that says otherwise is a fault, as is every YAML file whose defaults are not those of its
 class. Where several files share a class they may differ from it; the page lists how.
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compressors.base.compressor import Compressor
 from experiments.common.page import between
+from scripts.parameter_lines import Line, is_to_be_given, lines, listed, shared_lines, written
 from testbed.core.declaration import OPTIONAL, REQUIRED, Parameter, declaration
 from testbed.worker.data import partitions
 from testbed.worker.methods.federated.aggregation import attacks, robust
@@ -59,12 +60,11 @@ PARTS = {
 """Modules of the classes that are chosen inside a strategy or a workload by `_target_`, or are its settings, by key."""
 _HEAD = """# Parameters
 
-Set a parameter by its key: `compressor=topk compressor.density=0.001`. `null` is written so, and text with a unit in
-quotes: `strategy.bucket_size='8 MiB'`. All mistakes are reported at once. `scripts/parameters_doc.py` writes this page
-from the constructors of the classes; `longhaul show` prints the same for one plug-in.
+Set a parameter by its key, for example `compressor=topk compressor.density=0.001`. A line gives the key and its
+default, the values allowed, and the meaning. Write rates, sizes, times and percentages as text with a unit:
+`strategy.bucket_size='8 MiB'`. Write an object as `{_target_: module.Class, key: value}`. Longhaul reports all
+mistakes at once. `longhaul show` prints the parameters of one plug-in. `scripts/parameters_doc.py` writes this page.
 """
-_MAX_SHOWN = 120
-_ROWS = ("Parameter", "Type", "Values", "Default", "Meaning")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def faults(entry: Entry, shared: bool) -> Iterator[str]:
     for name, value in entry.params.items():
         if name not in parameters:
             yield f"{entry.path}: {name}: unknown to {entry.target}"
-        elif "_target_" not in str(value) and not _is_to_be_given(parameters[name], value):
+        elif "_target_" not in str(value) and not is_to_be_given(parameters[name], value):
             yield from (f"{entry.path}: {line}" for line in parameters[name].faults(value))
             default = _plain(parameters[name].default)
             if not shared and default not in (REQUIRED, OPTIONAL, value) and not _stands_for(default, value):
@@ -123,11 +123,6 @@ def _parameters(entry: Entry) -> list[Parameter]:
     return [one for one in (*own, *declaration(Impairments)) if one.name not in ("name", "workers")]
 
 
-def _is_to_be_given(parameter: Parameter, value: Any) -> bool:
-    """True for the place of a value that the user has to give."""
-    return value == "???" or (value is None and parameter.default is REQUIRED and not parameter.null)
-
-
 def _stands_for(default: Any, value: Any) -> bool:
     """True for null, where a file shows what the class takes then."""
     return default is None and isinstance(value, dict)
@@ -137,40 +132,30 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def table(parameters: list[Parameter], values: dict[str, Any]) -> str:
-    """Return the table of some parameters.
-
-    Args:
-        values: Values of the YAML file, for parameters without a default of their own.
-    """
-    lines = [_ROWS, ("---",) * len(_ROWS)]
-    for one in parameters:
-        default = values.get(one.name, one.default) if one.default in (REQUIRED, None) else one.default
-        written = "required" if _is_to_be_given(one, default) else _written(default)
-        lines.append((f"`{one.name}`", one.type_text, one.values_text, written, one.sentence))
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+def own_lines(found: Sequence[Entry]) -> list[Line]:
+    """Return the lines of the class that some files name, without what all classes of a group have."""
+    common = {one.name for one in declaration(Impairments)} if found[0].group == "topo" else {"feedback"}
+    shown = [one for one in _parameters(found[0]) if one.name not in common]
+    return lines(shown, _common(found))
 
 
-def _written(value: Any) -> str:
-    if value in (REQUIRED, OPTIONAL):
-        return "required" if value is REQUIRED else "none"
-    text: str = yaml.safe_dump(_plain(value), default_flow_style=True, width=10_000).splitlines()[0]
-    return f"`{text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + '…'}`"
+def _common(found: Sequence[Entry]) -> dict[str, Any]:
+    """Return the values that all of some files have."""
+    return {
+        name: value for name, value in found[0].params.items() if all(one.params.get(name) == value for one in found)
+    }
 
 
-def section(found: list[Entry]) -> str:
-    """Return the table of a class, and how files that share it differ."""
-    impairments = {one.name for one in declaration(Impairments)} if found[0].group == "topo" else set()
-    shown = [one for one in _parameters(found[0]) if one.name not in impairments and one.name != "feedback"]
-    if not shown:
-        return "No parameters."
-    parts = [table(shown, found[0].params if len(found) == 1 else {})]
-    defaults = {one.name: _plain(one.default) for one in shown}
+def differences(found: Sequence[Entry]) -> list[str]:
+    """Return a line for each of several files of a class that has other defaults."""
+    shown = {line.name for line in own_lines(found)}
+    defaults = {one.name: _plain(one.default) for one in _parameters(found[0]) if one.name in shown}
+    defaults |= {name: value for name, value in _common(found).items() if defaults.get(name) in (REQUIRED, None)}
+    said = {}
     for entry in found if len(found) > 1 else ():
-        own = [key for key, value in entry.params.items() if key != "feedback" and value != defaults.get(key)]
-        said = ", ".join(f"`{name}={_written(entry.params[name]).strip('`')}`" for name in own)
-        parts.append(f"Defaults of `{entry.group}={entry.name}`: {said or 'as in the table'}.")
-    return "\n\n".join(parts)
+        changed = {name: value for name, value in entry.params.items() if name in shown and value != defaults[name]}
+        said[entry.name] = ", ".join(f"`{name}={written(value)}`" for name, value in changed.items())
+    return [f"- Default of `{name}`: {values}." for name, values in said.items() if values]
 
 
 def by_class(found: list[Entry]) -> dict[str, list[Entry]]:
@@ -183,29 +168,46 @@ def by_class(found: list[Entry]) -> dict[str, list[Entry]]:
 def page(found: list[Entry]) -> str:
     parts = [_HEAD]
     for group, title in GROUPS.items():
-        parts.append(f"## {title}\n")
-        if group == "compressor":
-            parts += ["All of them:\n", table(list(declaration(Compressor)), {}) + "\n"]
-        if group == "topo":
-            parts += ["WAN links of all of them:\n", table(list(declaration(Impairments)), {}) + "\n"]
-        for several in by_class([entry for entry in found if entry.group == group]).values():
-            parts += [f"### {group}={', '.join(entry.name for entry in several)}\n", section(several) + "\n"]
-        if group == "strategy":
-            parts += list(_parts())
-    return "\n".join(parts)
+        general = {"compressor": Compressor, "topo": Impairments}.get(group)
+        members = list(by_class([entry for entry in found if entry.group == group]).values())
+        shared = shared_lines(map(own_lines, members))
+        parts.append(f"\n## {title}\n")
+        parts += _block("All:", [str(line) for line in lines(declaration(general), {})] if general else [])
+        parts += _block("Shared by several:", [str(line) for line in shared.values()])
+        for several in members:
+            rows = listed(own_lines(several), shared) + differences(several)
+            parts += _block(f"### {', '.join(entry.name for entry in several)}", rows)
+        none = [f"`{entry.name}`" for several in members if not own_lines(several) for entry in several]
+        parts.append(f"\nNone: {', '.join(none)}." if none else "")
+        parts += _parts() if group == "strategy" else []
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip("\n") + "\n"
+
+
+def _block(title: str, rows: Sequence[str]) -> list[str]:
+    """Return some lines under their title; nothing if there are none."""
+    return [f"\n{title}\n", *rows] if rows else []
 
 
 def _parts() -> Iterator[str]:
-    for keys, modules in PARTS.items():
-        yield f"### {keys}\n"
-        for cls in (one for module in modules for one in vars(module).values() if _is_of(one, module)):
-            yield f"`{cls.__module__}.{cls.__qualname__}`:\n"
-            yield table(list(declaration(cls)), {}) + "\n"
-    yield "### strategy.server\n"
-    for method, rule in RULES.items():
-        yield f"`method={method}`:\n"
-        own = [one for one in declaration(rule) if one.name not in ("clients", "alpha")]
-        yield (table(own, {}) if own else "No parameters.") + "\n"
+    found = {
+        keys: {
+            f"`{cls.__module__}.{cls.__qualname__}`:": lines(declaration(cls), {})
+            for module in modules
+            for cls in vars(module).values()
+            if _is_of(cls, module)
+        }
+        for keys, modules in PARTS.items()
+    }
+    found["strategy.server"] = {
+        f"`method={method}`:": lines([one for one in declaration(rule) if one.name not in ("clients", "alpha")], {})
+        for method, rule in RULES.items()
+    }
+    for keys, members in found.items():
+        shared = shared_lines(members.values())
+        yield f"\n### {keys}\n"
+        yield from _block("Shared by several:", [str(line) for line in shared.values()])
+        for title, own in members.items():
+            yield from _block(title, listed(own, shared))
 
 
 def _is_of(value: Any, module: ModuleType) -> bool:
@@ -218,13 +220,14 @@ def _is_of(value: Any, module: ModuleType) -> bool:
 def pages(found: list[Entry]) -> dict[Path, str]:
     """Return every page with tables of parameters, as it has to be."""
     named = {f"{entry.group}={entry.name}": entry for entry in found}
-    written = {PAGE: page(found)}
+    found_pages = {PAGE: page(found)}
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text()
         for name in re.findall(r"<!-- parameters (\S+): begin -->", text):
-            region = section([named[name]]) if name in named else table(list(declaration(declared(name))), {})
-            text = written[path] = between(text, f"parameters {name}", region)
-    return written
+            one = own_lines([named[name]]) if name in named else lines(declaration(declared(name)), {})
+            region = "\n".join(map(str, one))
+            text = found_pages[path] = between(text, f"parameters {name}", region)
+    return found_pages
 
 
 def main(arguments: Sequence[str]) -> int:

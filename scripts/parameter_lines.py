@@ -1,0 +1,106 @@
+"""Lists of parameters for pages: one line each, and those that several classes share once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from testbed.core.declaration import OPTIONAL, REQUIRED, Parameter
+
+_MAX_SHOWN = 120
+
+
+@dataclass(frozen=True)
+class Line:
+    """One parameter as a page lists it."""
+
+    name: str
+    default: str
+    """Default as it is written after the name; empty if there is none."""
+    values: str
+    sentence: str
+
+    @property
+    def meaning(self) -> tuple[str, str, str]:
+        """Everything but the default, which classes that share a parameter may choose."""
+        return self.name, self.values, self.sentence
+
+    def __str__(self) -> str:
+        return f"- `{self.name}{self.default}` ({self.values}): {self.sentence}"
+
+
+Shared = Mapping[tuple[str, str, str], Line]
+"""Parameters that several classes have, by their meanings."""
+
+
+def lines(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> list[Line]:
+    """Return the lines of some parameters.
+
+    Args:
+        values: Values of the YAML file, for parameters without a default of their own.
+    """
+    return [_line(one, values.get(one.name, one.default)) for one in parameters]
+
+
+def _line(one: Parameter, given: Any) -> Line:
+    default = given if one.default in (REQUIRED, None) else one.default
+    words = values_words(one.type_text, one.values_text)
+    if default is OPTIONAL:
+        return Line(one.name, "", words, one.sentence)
+    if is_to_be_given(one, default):
+        return Line(one.name, "", f"required, {words}", one.sentence)
+    shown = words.removesuffix(" or null") if default is None else words
+    return Line(one.name, f"={written(default)}", shown, one.sentence)
+
+
+def is_to_be_given(parameter: Parameter, value: Any) -> bool:
+    """Return True for the place of a value that the user has to give."""
+    return value in ("???", REQUIRED) or (value is None and parameter.default is REQUIRED and not parameter.null)
+
+
+def written(value: Any) -> str:
+    """Return a default as a user writes it."""
+    given = list(value) if isinstance(value, tuple) else value
+    text: str = yaml.safe_dump(given, default_flow_style=True, width=10_000).splitlines()[0]
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+
+
+def values_words(kind: str, values: str) -> str:
+    """Return the type and the range of a parameter in as few words as say them."""
+    kind, *unit = kind.replace("whole number", "integer").replace(" as text with a unit", "").split(", ", 1)
+    null = " or null" if values.endswith("null") else ""
+    values = values.removesuffix("null").removesuffix(", or ").removeprefix("in ")
+    values = re.sub(r"at least (\S+) and at most (\S+)", r"\1 to \2", values)
+    values = re.sub(r"(above|at least) (\S+) and (below|at most) (\S+)", _interval, values)
+    values = re.sub(r"^at least ", "≥ ", re.sub(r"^above ", "> ", values))
+    shown = {"number": "", "choice": ""}.get(kind, kind) if values else kind
+    return " ".join(filter(None, (shown, values, *unit))) + null
+
+
+def _interval(match: re.Match[str]) -> str:
+    left, right = "(" if match[1] == "above" else "[", ")" if match[3] == "below" else "]"
+    return f"{left}{match[2]}, {match[4]}{right}"
+
+
+def shared_lines(several: Iterable[Sequence[Line]]) -> Shared:
+    """Return the parameters that more than one of several classes has, one for each name."""
+    every = [line for one in several for line in one]
+    counts, defaults = Counter(line.meaning for line in every), Counter(every)
+    found: dict[str, Line] = {}
+    for line in sorted(every, key=lambda one: (-counts[one.meaning], -defaults[one])):
+        if counts[line.meaning] > 1:
+            found.setdefault(line.name, line)
+    return {found[name].meaning: found[name] for name in sorted(found)}
+
+
+def listed(found: Sequence[Line], shared: Shared) -> list[str]:
+    """Return a line for each parameter of a class, and one with the names of all that are in `shared`."""
+    own = [str(line) for line in found if line.meaning not in shared]
+    names = [f"`{line.name}{line.default}`" for line in found if line.meaning in shared and line not in shared.values()]
+    same = [f"`{line.name}`" for line in found if line in shared.values()]
+    return [*own, f"- Shared: {', '.join(same + names)}."] if same or names else own

@@ -1,0 +1,37 @@
+"""Lists of parameters say types and ranges in few words, and what several classes share once."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.parameter_lines import Line, listed, shared_lines, values_words
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "words"),
+    [
+        ("whole number", "at least 1", "integer ≥ 1"),
+        ("whole number", "at least 1 and at most 9", "integer 1 to 9"),
+        ("whole number, positions", "at least 1 and at most 9, or null", "integer 1 to 9 positions or null"),
+        ("number", "in (0, 1]", "(0, 1]"),
+        ("number", "above 0 and below 10, or null", "(0, 10) or null"),
+        ("number, s", "above 0", "> 0 s"),
+        ("rate as text with a unit", "", "rate"),
+        ("choice", "cpu, h200", "cpu, h200"),
+        ("true or false", "null", "true or false or null"),
+    ],
+)
+def test_ranges_are_written_as_intervals(kind: str, values: str, words: str) -> None:
+    assert values_words(kind, values) == words
+
+
+def test_what_two_classes_share_is_listed_once_and_other_defaults_are_named() -> None:
+    rank, low, other = (
+        Line("rank", "=4", "≥ 1", "Rank."),
+        Line("rank", "=2", "≥ 1", "Rank."),
+        Line("seed", "", "≥ 0", "S."),
+    )
+    shared = shared_lines([[rank, other], [rank], [low]])
+    assert list(shared.values()) == [rank]
+    assert listed([rank, other], shared) == ["- `seed` (≥ 0): S.", "- Shared: `rank`."]
+    assert listed([low], shared) == ["- Shared: `rank=2`."]
