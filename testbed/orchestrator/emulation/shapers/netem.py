@@ -8,7 +8,7 @@ was asked; elsewhere lack of room shows as more loss than was asked.
 
 netem draws jitter for each packet and, told a rate, sends none before the one in front of it. So packets closer to each
 other than the jitter wait for the latest before them: on a dense stream the mean delay is longer than asked, and its
-spread another one (LIMITATIONS.md).
+spread another one (docs/topologies.md, Limits).
 """
 
 from __future__ import annotations
