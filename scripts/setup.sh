@@ -54,10 +54,15 @@ check_system() {
     local system lacking
     # shellcheck disable=SC1091
     system=$(. /etc/os-release 2>/dev/null && printf '%s %s' "${ID:-unknown}" "${VERSION_ID:-}" || printf 'unknown')
-    [ "$(uname -s)" = Linux ] || fail "this is $(uname -s): the emulation needs Linux's network namespaces. Use a Debian 12 machine."
-    if [ "$system" != "debian 12" ]; then
-        say "this is $system; Debian 12 is what is tested, the rest is best effort"
-    fi
+    [ "$(uname -s)" = Linux ] || fail "this is $(uname -s): the emulation needs Linux's network namespaces. Use a machine with Debian 12 or 13."
+    case $system in
+        "debian 12" | "debian 13") ;;
+        "ubuntu 24.04")
+            say "this is $system, whose packages have Debian's names: it should work, and nobody has tried"
+            [ -z "$BROWSER" ] || fail "Ubuntu has Chromium as a snap alone, which sees no files of ours: call setup without it"
+            ;;
+        *) say "this is $system; Debian 12 and 13 are what is tested, the rest is best effort" ;;
+    esac
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         [ -x "$PYTHON" ] || fail "$system has no apt and no $PYTHON; setup installs on Debian only"
         lacking=$(missing_commands)
@@ -68,8 +73,10 @@ check_system() {
 check_python() {
     local version
     version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || printf none)
-    [ "$version" = 3.11 ] || fail "$PYTHON is Python $version; mininet 2.3.0 needs distutils, which left Python with 3.12," \
-        "and the pins need 3.11. Debian 12 has 3.11."
+    case $version in
+        3.11 | 3.12 | 3.13) ;;
+        *) fail "$PYTHON is Python $version; the pins are for 3.11 to 3.13, as Debian 12, Ubuntu 24.04 and Debian 13 have" ;;
+    esac
 }
 
 # Debian starts a service when it is installed. We start Prometheus ourselves, with our own data and on the same port

@@ -20,7 +20,6 @@ ln -s /usr/lib/uml/modules /run/kernel/lib/modules
 printf '#!/bin/sh\nexec /sbin/modprobe -d /run/kernel "$@"\n' >/run/kernel/modprobe
 chmod 755 /run/kernel/modprobe
 echo /run/kernel/modprobe >/proc/sys/kernel/modprobe
-/run/kernel/modprobe overlay # the program looks whether modprobe could load it, where modprobe looks
 
 ip link set dev lo up
 hostname netem

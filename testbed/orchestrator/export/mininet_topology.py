@@ -12,11 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mininet.link import Link as MininetLink
-from mininet.link import TCIntf
-from mininet.node import Switch
-from mininet.topo import Topo
-
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Topology
@@ -24,6 +19,8 @@ from testbed.core.units import format_rate
 from testbed.orchestrator.config import config
 from testbed.orchestrator.config.trust import trust
 from testbed.orchestrator.emulation.links.addresses import AddressPlan, Pair
+from testbed.orchestrator.emulation.links.mininet_classes import Link as MininetLink
+from testbed.orchestrator.emulation.links.mininet_classes import Switch, TCIntf, Topo
 
 MAX_RATE_BIT_S = TCIntf.bwParamMax * 1e6
 """Above, TCLink logs an error and limits nothing."""

@@ -108,7 +108,7 @@ def run_checks(
         checks.congestion_control(CONGESTION_CONTROL[tcp], features),
         *([bbr_of_slowed_runs(wall_rtt_s)] if CONGESTION_CONTROL[tcp] == "bbr" else []),
         checks.clone_is_readable(CLONE),
-        *([own_sys(features)] if rights.rootless else [checks.cgroups(), checks.overlay()]),
+        *([own_sys(features)] if rights.rootless else [checks.cgroups(), checks.overlay(features)]),
         checks.disk(runs_root),
         *([] if metrics_port is None else [checks.port(metrics_port)]),
         checks.memory(workers, program),

@@ -1,4 +1,4 @@
-"""What a run takes of Mininet is little: nothing of it shapes, cleans up or is a switch; and setup keeps its Python."""
+"""What a run takes of Mininet is little: nothing of it shapes, cleans up or is a switch; and setup's own Pythons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = (ROOT / "scripts" / "setup.sh").read_text()
-USED = {"mininet.net.Mininet", "mininet.node.Node", "mininet.link.Intf", "mininet.link.Link"}
+CLASSES = ROOT / "testbed" / "orchestrator" / "emulation" / "links" / "mininet_classes.py"
+USED = {"Mininet", "Node", "Intf", "Link", "empty_mininet"}
 MACHINE_WIDE = re.compile(r"\bmn (-c|--clean)\b|\bkillall\b|\bpkill\b|mininet\.clean|mininet import clean")
 """Mininet's clean-up, and what it does: ends processes by their name, whoever they belong to."""
 
@@ -42,8 +43,13 @@ def modules_of_a_run() -> list[Path]:
 def test_a_run_uses_mininets_nodes_and_links_alone() -> None:
     paths = modules_of_a_run()
     assert len(paths) > 40
-    used = set().union(*(imported(ast.parse(path.read_text()), "mininet") for path in paths))
-    assert used == USED
+    used = set().union(*(imported(ast.parse(path.read_text()), "testbed") for path in paths))
+    assert {name.rpartition(".")[2] for name in used if ".mininet_classes." in name} == USED
+
+
+def test_one_module_of_the_testbed_imports_mininet() -> None:
+    paths = [path for path in (ROOT / "testbed").rglob("*.py") if imported(ast.parse(path.read_text()), "mininet")]
+    assert paths == [CLASSES]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +81,11 @@ def test_a_machine_wide_clean_up_would_be_found(text: str) -> None:
     assert MACHINE_WIDE.search(text)
 
 
-@pytest.mark.parametrize(("version", "is_taken"), [("3.11", True), ("3.12", False), ("3.10", False)])
-def test_setup_takes_python_3_11_alone(tmp_path: Path, version: str, is_taken: bool) -> None:
+PYTHONS = {"3.9": False, "3.10": False, "3.11": True, "3.12": True, "3.13": True, "3.14": False, "none": False}
+
+
+@pytest.mark.parametrize(("version", "is_taken"), PYTHONS.items())
+def test_setup_takes_pythons_3_11_to_3_13(tmp_path: Path, version: str, is_taken: bool) -> None:
     python = tmp_path / "python3"
     python.write_text(f"#!/bin/sh\necho {version}\n")
     python.chmod(0o755)

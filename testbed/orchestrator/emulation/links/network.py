@@ -15,8 +15,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from mininet.net import Mininet
-
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.orchestrator.emulation.kernel import tc
@@ -24,6 +22,7 @@ from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueReader
 from testbed.orchestrator.emulation.kernel.tcp import ROUTER_SYSCTLS, RTO_MIN_US, TcpProfile
 from testbed.orchestrator.emulation.links.addresses import AddressPlan
+from testbed.orchestrator.emulation.links.mininet_classes import empty_mininet
 from testbed.orchestrator.emulation.links.node import NamespaceNode, Router, WorkerNode, set_sysctls
 from testbed.orchestrator.emulation.links.port import Port
 from testbed.orchestrator.emulation.links.wires import WireBatch
@@ -64,8 +63,7 @@ class Network:
         self._report = report
         self._namespaces = namespaces or {}
         self._shaper_class = SHAPERS[shaper]
-        Mininet.inited = True  # its own set-up raises limits and sysctls of the host
-        self.mininet = Mininet(topo=None, controller=None, build=False)
+        self.mininet = empty_mininet()
         self._wire_batch = WireBatch(self.mininet, tcp.route_rto_min_s)
 
     def __enter__(self) -> Network:

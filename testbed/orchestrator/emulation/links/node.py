@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mininet.node import Node
-
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.kernel.netlink import RouteSocket
 from testbed.orchestrator.emulation.kernel.tcp import OPTIONAL_SYSCTLS
+from testbed.orchestrator.emulation.links.mininet_classes import Node
 
 
 class NamespaceNode(Node):  # type: ignore[misc]

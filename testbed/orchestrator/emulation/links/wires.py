@@ -9,14 +9,12 @@ import struct
 from collections import defaultdict
 from ipaddress import IPv4Address
 
-from mininet.link import Intf
-from mininet.link import Link as MininetLink
-from mininet.net import Mininet
-
 from testbed.core.errors import RunError
 from testbed.orchestrator.emulation.kernel import netlink_requests, tc
 from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
 from testbed.orchestrator.emulation.kernel.netlink_requests import RTAX_RTO_MIN
+from testbed.orchestrator.emulation.links.mininet_classes import Intf, Mininet
+from testbed.orchestrator.emulation.links.mininet_classes import Link as MininetLink
 from testbed.orchestrator.emulation.links.node import NamespaceNode
 
 # What the kernel says of the routes of a namespace, as it answers to rtnetlink.

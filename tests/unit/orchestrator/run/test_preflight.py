@@ -39,11 +39,17 @@ def test_a_missing_mininet_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatc
     assert "cannot import mininet" in line and "apt-get install mininet" in line
 
 
-def test_a_python_without_distutils_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.orchestrator.machine.checks.sys.version_info", (3, 12, 0))
-    monkeypatch.setattr(checks, "has_module", lambda name: name != "distutils")
+def test_what_mininet_itself_lacks_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mininet").mkdir()
+    (tmp_path / "mininet" / "__init__.py").touch()
+    (tmp_path / "mininet" / "net.py").write_text("import distutils_of_another_python\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mininet"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
     check = checks.mininet()
-    assert not check.ok and "Python 3.12 has no distutils" in check.found
+    monkeypatch.delitem(sys.modules, "mininet")
+    assert not check.ok and "No module named 'distutils_of_another_python'" in check.found
+    assert "setuptools" in check.cure
 
 
 def test_a_port_in_use_is_named_and_port_0_is_always_free(taken_port: int) -> None:
