@@ -15,6 +15,12 @@ cp "$clone/tests/netem/init.sh" "$place/init"
 chmod 755 "$place/init"
 printf '%q ' "$clone" "$limit_s" "$@" >"$place/job"
 : >"$place/status"
+preload=
+if grep -qw amx_tile /proc/cpuinfo; then
+    preload=$place/whole_xstate.so
+    compiler=$(command -v cc || command -v clang || command -v clang-14) || { echo "boot.sh: on a processor with AMX user-mode Linux needs a C compiler: apt-get install gcc"; exit 4; }
+    "$compiler" -O2 -shared -fPIC -o "$preload" "$clone/tests/netem/whole_xstate.c"
+fi
 mount -o remount,bind,ro / # the kernel in there is a program out here, and root's
 
 # Its processes are stopped and let go by each other at every system call: on two cores each waits for the other to wake,
@@ -22,7 +28,7 @@ mount -o remount,bind,ro / # the kernel in there is a program out here, and root
 core=$(grep -oP '^Cpus_allowed_list:.*?\K[0-9]+$' /proc/self/status)
 
 # The kernel takes its own options and leaves NAME=VALUE to the environment of init.
-TMPDIR=$place taskset --cpu-list "$core" linux.uml mem="$MEMORY" quiet loglevel=3 root=none rootfstype=hostfs rootflags=/ ro init="$place/init" \
+TMPDIR=$place LD_PRELOAD=$preload taskset --cpu-list "$core" linux.uml mem="$MEMORY" quiet loglevel=3 root=none rootfstype=hostfs rootflags=/ ro init="$place/init" \
     con0=null,fd:1 con=null uml_dir="$place/uml/" umid=netem LONGHAUL_PLACE="$place" </dev/null 2>&1 | cat || true
 status=$(cat "$place/status")
 [ -n "$status" ] || { echo "boot.sh: user-mode Linux ended before its command did; what it said is above"; exit 4; }

@@ -19,7 +19,11 @@ _PORT = 61_900
 _TIMES = 1.25
 """Of the link's rate."""
 _SEND_S, _SETTLE_S, _LATE_S = 1.4, 0.3, 0.3
-_EVERY_S = 0.005
+_UNIT_S = 2**-10
+"""Seconds of the link's rate that are sent at once, as much as TCP puts into one super-packet.
+
+Larger ones tell of the machine: a limiter cuts what exceeds its burst into single packets, and 44 of them for each
+super-packet stalled an emulated core for up to 50 ms, in which the queue ran dry."""
 _UDP_SEGMENT, _UDP_GRO = 103, 104
 _SEGMENT_BYTES, _MAX_SEGMENTS, _HEADERS_BYTES = 1472, 44, 42
 _SO_TIMESTAMPNS = 35
@@ -58,9 +62,13 @@ def _socket(end: dict[str, Any]) -> Any:
     return make
 
 
+def unit_segments(rate_bit_s: float) -> int:
+    """Return the number of packets that are sent at once."""
+    return round(min(max(1, rate_bit_s / 8 * _UNIT_S / _SEGMENT_BYTES), _MAX_SEGMENTS))
+
+
 def _send(end: socket.socket, address: str, rate_bit_s: float) -> None:
-    offered_byte_s = _TIMES * rate_bit_s / 8
-    segments = round(min(max(1, offered_byte_s * _EVERY_S / _SEGMENT_BYTES), _MAX_SEGMENTS))
+    offered_byte_s, segments = _TIMES * rate_bit_s / 8, unit_segments(rate_bit_s)
     end.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, _SEGMENT_BYTES)
     payload = bytes(segments * _SEGMENT_BYTES)
     due_s = started_s = time.monotonic()

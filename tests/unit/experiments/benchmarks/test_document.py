@@ -40,5 +40,6 @@ def test_the_pages_name_the_machines_of_the_points_that_are_kept() -> None:
         names = [one.name for one in benchmarks if one.page == page]
         found = [point for name in names for point in Results(RESULTS, name).found()]
         _, region, _ = re.split("<!-- machine: (?:begin|end) -->", (CLONE / page).read_text())
-        kernels = re.findall(r"Linux (\S+), shaper", region)
-        assert sorted(kernels) == sorted({point["machine"]["kernel"] for point in found}), page
+        machines = re.findall(r"cores \((.*)\), [\d.]+ GiB, Linux (\S+), shaper", region)
+        kept = {(point["machine"]["cpu"], point["machine"]["kernel"]) for point in found}
+        assert sorted(machines) == sorted(kept), page
