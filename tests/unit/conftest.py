@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.orchestrator.emulation.kernel import slowed_bbr
+from testbed.orchestrator.emulation.kernel import slowed_tcp
 
 
 @pytest.fixture
@@ -18,6 +18,6 @@ def runs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _kernels_own_bbr(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Round trips that a run bears are those of a machine without slowed BBR, whatever this one has."""
-    monkeypatch.setattr(slowed_bbr, "lack", lambda: "unit tests try nothing")
+def _kernels_own_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round trips that a run bears are those of a machine without slowed BBR and CUBIC, whatever this one has."""
+    monkeypatch.setattr(slowed_tcp, "lack", lambda _: "unit tests try nothing")

@@ -28,8 +28,6 @@ CHECKPOINTS = ("none", "last")
 RUNTIMES = ("runc", "docker")
 PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"}
 """Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
-MAX_CUBIC_DILATION = 2.0
-"""CUBIC grows by the cube of wall-clock seconds, with a constant that no namespace can change."""
 MAX_DILATED_RTT_S = 5.0
 """Largest wall seconds of a round trip, since no time-out while connections start stretches (decision 0009)."""
 MIN_MEMORY_BYTES = 16_000_000
@@ -226,11 +224,6 @@ class RunSpec:
                 yield (
                     f"dilation={self.dilation:g}: the longest round trip would take {rtt_s:.3g} s of wall time; it may"
                     f" take {MAX_DILATED_RTT_S:g} s, since some of TCP's times do not stretch"
-                )
-            if self.tcp == "stock" and self.dilation > MAX_CUBIC_DILATION:
-                yield (
-                    f"dilation={self.dilation:g} tcp=stock: CUBIC does not scale beyond {MAX_CUBIC_DILATION:g};"
-                    " use tcp=reno, bbr or tuned"
                 )
 
     def _docker_faults(self) -> Iterator[str]:

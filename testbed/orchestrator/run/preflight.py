@@ -11,8 +11,8 @@ from rich.table import Table
 
 from testbed.core.errors import MachineError
 from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT, RunSpec
-from testbed.orchestrator.emulation.kernel import slowed_bbr
-from testbed.orchestrator.emulation.kernel.tcp import CONGESTION_CONTROL, MAX_WALL_BBR_RTT_S
+from testbed.orchestrator.emulation.kernel import slowed_tcp
+from testbed.orchestrator.emulation.kernel.tcp import CONGESTION_CONTROL, MAX_CUBIC_DILATION, MAX_WALL_BBR_RTT_S
 from testbed.orchestrator.machine import checks
 from testbed.orchestrator.machine.checks import PROBE_TIME_LIMIT_S, Check
 from testbed.orchestrator.machine.clone import CLONE, RUNS_ROOT
@@ -77,7 +77,8 @@ def run_checks(
     metrics_port: int | None = DEFAULT_METRICS_PORT,
     workers: int = 4,
     tcp: str = "tuned",
-    wall_rtt_s: float = 0.0,
+    rtt_s: float = 0.0,
+    dilation: float = 1.0,
     shaper: str = "auto",
     program: str = "training",
     runtime: str | None = "runc",
@@ -88,7 +89,8 @@ def run_checks(
 
     Args:
         metrics_port: None leaves the port out.
-        wall_rtt_s: Longest round trip of the slowed network.
+        rtt_s: Longest round trip of the network, in emulated seconds.
+        dilation: As it is asked; one that is to be chosen is 1.
         program: what runs in the nodes, as of `RunSpec`.
         runtime: of the nodes, likewise; None asks for all of them, and needs the default one.
     """
@@ -106,7 +108,7 @@ def run_checks(
         checks.namespaces(features),
         checks.delay_shaper(features, shaper),
         checks.congestion_control(CONGESTION_CONTROL[tcp], features),
-        *([bbr_of_slowed_runs(wall_rtt_s)] if CONGESTION_CONTROL[tcp] == "bbr" else []),
+        *tcp_of_slowed_runs(CONGESTION_CONTROL[tcp], rtt_s, dilation),
         checks.clone_is_readable(CLONE),
         *([own_sys(features)] if rights.rootless else [checks.cgroups(), checks.overlay(features)]),
         checks.disk(runs_root),
@@ -120,15 +122,20 @@ def run_checks(
     ]
 
 
-def bbr_of_slowed_runs(wall_rtt_s: float) -> Check:
-    """Tell whether BBR's times stretch with a run; without that, round trips must stay short (docs/decisions/0009)."""
-    lack = slowed_bbr.lack()
-    needed = wall_rtt_s > MAX_WALL_BBR_RTT_S
-    meaning = f"without it a slowed run bears round trips of {MAX_WALL_BBR_RTT_S:g} s of wall time"
-    if needed:
-        meaning += f", and this one has {wall_rtt_s:.3g} s"
+def tcp_of_slowed_runs(base: str, rtt_s: float, dilation: float) -> list[Check]:
+    """Tell whether a congestion control's times stretch with a run (docs/decisions/0059, 0066); some have none."""
+    if base not in slowed_tcp.BASES:
+        return []
+    if base == "bbr":
+        needed, bears = rtt_s * dilation > MAX_WALL_BBR_RTT_S, f"round trips of {MAX_WALL_BBR_RTT_S:g} s of wall time"
+        asked = f"this one has {rtt_s * dilation:.3g} s"
+    else:
+        needed, bears = dilation > MAX_CUBIC_DILATION, f"a dilation of {MAX_CUBIC_DILATION:g}"
+        asked = f"this one has {dilation:g}"
+    lack = slowed_tcp.lack(base)
+    meaning = f"without it a slowed run bears {bears}" + (f", and {asked}" if needed else "")
     cure = "make setup on Linux 6.10 or newer, as root; or a smaller dilation; or tcp=reno"
-    return Check("slowed BBR", needed, lack is None, lack or "works", meaning, cure)
+    return [Check(f"slowed {base.upper()}", needed, lack is None, lack or "works", meaning, cure)]
 
 
 def _needs_iptables(features: frozenset[str] | None, shaper: str) -> bool:
@@ -158,7 +165,8 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
             metrics_port=spec.metrics_port,
             workers=spec.workers,
             tcp=spec.tcp,
-            wall_rtt_s=spec.outermost_topology.farthest_rtt_s * spec.dilation,
+            rtt_s=spec.outermost_topology.farthest_rtt_s,
+            dilation=spec.dilation,
             shaper=spec.shaper,
             program=spec.program,
             runtime=spec.runtime,

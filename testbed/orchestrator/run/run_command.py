@@ -150,8 +150,10 @@ def machine_checks(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT
         known.pop("shaper", None)
     if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
         known["metrics_port"] = None
-    program = "training" if resolved.stand_in is None else resolved.stand_in.program
-    return preflight.run_checks(**known, program=program, runs_root=runs_root, rights=rights)
+    if (spec := resolved.stand_in) is not None:
+        known["program"], known["rtt_s"] = spec.program, spec.outermost_topology.farthest_rtt_s
+        known["dilation"] = 1.0 if spec.auto_dilation else spec.dilation
+    return preflight.run_checks(**known, runs_root=runs_root, rights=rights)
 
 
 def _short(path: Path) -> Path:

@@ -4,44 +4,13 @@
  * The kernel's BBR counts round trips but for two times of the wall: if a connection has seen no shorter round trip for ten
  * seconds, it nearly stops for 200 ms to measure one (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM
  * Queue 14(5), 2016). This is that BBR with both times K times as long. All else is the kernel's: each function calls its own.
- *
- * Built with NAME, what the kernel is to call it, by slowed_bbr.py.
  */
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "slowed.h"
 
-#define SECTION(name) __attribute__((section(name), used))
-/* Offsets are those of the running kernel. */
-#define OF_KERNEL __attribute__((preserve_access_index))
-
-struct sock {
-	int unused;
-} OF_KERNEL;
-struct rate_sample {
-	int unused;
-} OF_KERNEL;
-struct inet_connection_sock {
-	u64 icsk_ca_priv[13];
-} OF_KERNEL;
 struct bbr {
 	u32 min_rtt_stamp;        /* jiffies of when the least round trip was seen */
 	u32 probe_rtt_done_stamp; /* jiffies of when the pause may end; 0 until all but four packets have arrived */
 } OF_KERNEL;
-enum tcp_ca_event { UNUSED };
-struct tcp_congestion_ops {
-	u32 (*ssthresh)(struct sock *);
-	void (*set_state)(struct sock *, u8);
-	void (*cwnd_event)(struct sock *, enum tcp_ca_event);
-	u32 (*min_tso_segs)(struct sock *);
-	void (*cong_control)(struct sock *, u32, int, const struct rate_sample *);
-	u32 (*undo_cwnd)(struct sock *);
-	u32 (*sndbuf_expand)(struct sock *);
-	void (*init)(struct sock *);
-	char name[16];
-};
-
-#define KERNEL_S extern __attribute__((section(".ksyms")))
 KERNEL_S void bbr_init(struct sock *);
 KERNEL_S void bbr_main(struct sock *, u32, int, const struct rate_sample *);
 KERNEL_S u32 bbr_sndbuf_expand(struct sock *);
@@ -50,12 +19,6 @@ KERNEL_S void bbr_cwnd_event(struct sock *, enum tcp_ca_event);
 KERNEL_S u32 bbr_ssthresh(struct sock *);
 KERNEL_S u32 bbr_min_tso_segs(struct sock *);
 KERNEL_S void bbr_set_state(struct sock *, u8);
-
-/* By their numbers in linux/bpf.h, so that clang needs no headers. */
-static u64 (*const ktime_get_ns)(void) = (void *)5;
-static void *(*const sk_storage_get)(void *map, void *sk, void *value, u64 flags) = (void *)107;
-static u64 (*const jiffies64)(void) = (void *)118;
-#define CREATE 1 /* BPF_SK_STORAGE_GET_F_CREATE */
 
 struct clock {
 	u64 seen_ns; /* when BBR itself last saw the least round trip */
@@ -69,12 +32,14 @@ struct {
 	struct clock *value;
 } clocks SECTION(".maps");
 
-u32 k_thousandths = 1000; /* set from outside, whenever the dilation changes */
-
 #define WINDOW_NS 10000000000ull
 #define LONG_AGO (1u << 30) /* jiffies */
 
-SECTION("struct_ops") void init(u64 *args) { bbr_init((void *)args[0]); }
+SECTION("struct_ops") void init(u64 *args)
+{
+	bbr_init((void *)args[0]);
+	pace((void *)args[0]);
+}
 SECTION("struct_ops") u32 ssthresh(u64 *args) { return bbr_ssthresh((void *)args[0]); }
 SECTION("struct_ops") u32 undo_cwnd(u64 *args) { return bbr_undo_cwnd((void *)args[0]); }
 SECTION("struct_ops") u32 sndbuf_expand(u64 *args) { return bbr_sndbuf_expand((void *)args[0]); }
@@ -90,11 +55,12 @@ SECTION("struct_ops") void cong_control(u64 *args)
 	u64 now_ns = ktime_get_ns();
 	u32 now = jiffies64();
 
+	pace(sk);
 	if (clock) {
 		if (bbr->min_rtt_stamp != clock->stamp)
 			clock->seen_ns = now_ns;
 		/* never `now`, which is what BBR writes where it saw it anew */
-		clock->stamp = (now_ns - clock->seen_ns) / k_thousandths * 1000 > WINDOW_NS ? now - LONG_AGO : now - 1;
+		clock->stamp = (now_ns - clock->seen_ns) / asked.k_thousandths * 1000 > WINDOW_NS ? now - LONG_AGO : now - 1;
 		bbr->min_rtt_stamp = clock->stamp;
 	}
 	bbr_main(sk, args[1], args[2], (void *)args[3]);
@@ -106,13 +72,13 @@ SECTION("struct_ops") void cong_control(u64 *args)
 	}
 	u32 done = bbr->probe_rtt_done_stamp;
 	if (done && done != clock->done) {
-		done = now + (u64)(done - now) * k_thousandths / 1000;
+		done = now + (u64)(done - now) * asked.k_thousandths / 1000;
 		bbr->probe_rtt_done_stamp = done;
 	}
 	clock->done = done;
 }
 
-SECTION(".struct_ops") struct tcp_congestion_ops slowed_bbr = {
+SECTION(".struct_ops") struct tcp_congestion_ops slowed = {
 	.init = (void *)init,
 	.ssthresh = (void *)ssthresh,
 	.undo_cwnd = (void *)undo_cwnd,
@@ -123,5 +89,3 @@ SECTION(".struct_ops") struct tcp_congestion_ops slowed_bbr = {
 	.cong_control = (void *)cong_control,
 	.name = NAME,
 };
-/* The kernel's BBR may be called by code under the GPL alone, or under it too. */
-char _license[] SECTION("license") = "Dual MIT/GPL";

@@ -16,7 +16,7 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.spec.run_spec import MAX_DILATED_RTT_S
 from testbed.core.spec.topology import Topology
-from testbed.orchestrator.emulation.kernel import slowed_bbr
+from testbed.orchestrator.emulation.kernel import slowed_tcp
 
 CONGESTION_CONTROL = {"tuned": "bbr", "bbr": "bbr", "reno": "reno", "stock": "cubic"}
 """Congestion control of each profile; `tuned` was chosen by measurement (docs/decisions/0006)."""
@@ -24,6 +24,8 @@ MAX_WALL_BBR_RTT_S = 0.6
 """Largest wall seconds of a round trip with the kernel's own BBR.
 
 Every ten seconds of the wall it takes a round trip to look for the least one (docs/decisions/0009)."""
+MAX_CUBIC_DILATION = 2.0
+"""Largest dilation with the kernel's own CUBIC, which grows by the cube of the wall's seconds."""
 STOCK_BUFFER_BYTES = 6_291_456
 """Linux's default largest receive buffer; it holds one flow to about 3 MB in flight."""
 
@@ -100,8 +102,14 @@ def profile(name: str, topology: Topology, dilation: float = 1.0) -> TcpProfile:
     return TcpProfile(name, CONGESTION_CONTROL[name], buffers, dilation)
 
 
-def max_dilated_rtt_s(name: str) -> float:
-    """Largest wall seconds that a round trip may take with the named profile on this machine."""
-    if CONGESTION_CONTROL[name] == "bbr" and slowed_bbr.lack():
-        return MAX_WALL_BBR_RTT_S
-    return MAX_DILATED_RTT_S
+def max_dilation(name: str, rtt_s: float) -> float:
+    """Return the largest dilation at which the named profile does on this machine what it does unslowed.
+
+    Args:
+        rtt_s: Longest emulated round trip.
+    """
+    base = CONGESTION_CONTROL[name]
+    is_kernels_own = base in slowed_tcp.BASES and slowed_tcp.lack(base) is not None
+    wall_rtt_s = MAX_WALL_BBR_RTT_S if base == "bbr" and is_kernels_own else MAX_DILATED_RTT_S
+    most = MAX_CUBIC_DILATION if base == "cubic" and is_kernels_own else math.inf
+    return min(most, wall_rtt_s / rtt_s if rtt_s else math.inf)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from testbed.core.costs.collective import CHAIN, ranks_of_regions, scaled_chunk_bytes
 from testbed.core.device.profile import Collective, Profile
-from testbed.core.spec.run_spec import MAX_CUBIC_DILATION, RunSpec
+from testbed.core.spec.run_spec import RunSpec
 from testbed.core.units import format_time
 from testbed.orchestrator.config.grammar.offers import Refused
 from testbed.orchestrator.emulation.kernel import tcp
@@ -243,8 +243,7 @@ def on_grid(dilation: float) -> float:
 def most_dilation(spec: RunSpec) -> float:
     """Return the largest dilation, in steps of 0.05, at which TCP does here what it does unslowed."""
     rtt_s = spec.outermost_topology.farthest_rtt_s
-    most = _MAX_DILATION if rtt_s == 0 else max(1.0, tcp.max_dilated_rtt_s(spec.tcp) / rtt_s)
-    most = min(most, MAX_CUBIC_DILATION if spec.tcp == "stock" else _MAX_DILATION)
+    most = min(max(1.0, tcp.max_dilation(spec.tcp, rtt_s)), _MAX_DILATION)
     return round(math.floor(most / _STEP + 1e-9) * _STEP, 2)
 
 

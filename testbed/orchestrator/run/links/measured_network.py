@@ -9,9 +9,9 @@ from typing import Any
 
 from testbed.core.record.run_directory import RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
-from testbed.orchestrator.emulation.kernel import slowed_bbr, tcp
+from testbed.orchestrator.emulation.kernel import slowed_tcp, tcp
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
-from testbed.orchestrator.emulation.kernel.slowed_bbr import SlowedBbr
+from testbed.orchestrator.emulation.kernel.slowed_tcp import SlowedTcp
 from testbed.orchestrator.emulation.kernel.tcp import TcpProfile
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.prober import PAUSES_S, LinksNotFilled, Prober
@@ -49,7 +49,7 @@ class MeasuredNetwork:
         self.report = write
         """Takes events of the shaper. A pilot's are none of the run's."""
         self._stack = ExitStack()
-        self._bbr: SlowedBbr | None = None
+        self._slowed_tcp: SlowedTcp | None = None
         """Of this run, where there can be one: its seconds are emulated ones."""
         self._probing = ExitStack()
         self.network = Network(
@@ -62,9 +62,10 @@ class MeasuredNetwork:
 
     def __enter__(self) -> MeasuredNetwork:
         with ExitStack() as stack:
-            if self.network.tcp.congestion_control == "bbr" and slowed_bbr.lack() is None:
-                self._bbr = stack.enter_context(SlowedBbr(self.dilation))
-                self.network.tcp = dataclasses.replace(self.network.tcp, registered=self._bbr.name)
+            base = self.network.tcp.congestion_control
+            if base in slowed_tcp.BASES and slowed_tcp.lack(base) is None:
+                self._slowed_tcp = stack.enter_context(SlowedTcp(base, self.dilation))
+                self.network.tcp = dataclasses.replace(self.network.tcp, registered=self._slowed_tcp.name)
             stack.enter_context(self.network)
             stack.push(lambda *_: self._probing.close())
             self._tell_routers()
@@ -127,8 +128,8 @@ class MeasuredNetwork:
         """Give the links the terms of the dilation of `spec`."""
         profile = dataclasses.replace(_profile(spec), registered=self.network.tcp.registered)
         self.network.retime(spec.topology.dilated(spec.dilation), profile)
-        if self._bbr is not None:
-            self._bbr.set_dilation(spec.dilation)
+        if self._slowed_tcp is not None:
+            self._slowed_tcp.set_dilation(spec.dilation)
         self.dilation = spec.dilation
 
     def measure_again(self) -> None:

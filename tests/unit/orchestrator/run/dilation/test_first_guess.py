@@ -11,7 +11,7 @@ from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import MAX_DILATED_RTT_S, Part, RunSpec
 from testbed.core.spec.topology import Topology
 from testbed.orchestrator.config.grammar.offers import Refused
-from testbed.orchestrator.emulation.kernel import slowed_bbr
+from testbed.orchestrator.emulation.kernel import slowed_tcp
 from testbed.orchestrator.emulation.kernel.tcp import MAX_WALL_BBR_RTT_S
 from testbed.orchestrator.run.dilation.first_guess import (
     BUSY_SHARE,
@@ -165,9 +165,12 @@ def test_round_trips_and_cubic_limit_k(monkeypatch: pytest.MonkeyPatch) -> None:
     rtt_s = asked.topology.farthest_rtt_s
     assert most_dilation(asked) == pytest.approx(MAX_WALL_BBR_RTT_S / rtt_s, abs=0.05)
     assert most_dilation(dataclasses.replace(asked, tcp="reno")) == pytest.approx(MAX_DILATED_RTT_S / rtt_s, abs=0.05)
-    monkeypatch.setattr(slowed_bbr, "lack", lambda: None)
-    assert most_dilation(asked) == most_dilation(dataclasses.replace(asked, tcp="reno"))
     assert most_dilation(dataclasses.replace(asked, tcp="stock")) == 2.0
+    monkeypatch.setattr(slowed_tcp, "lack", lambda _: None)
+    for tcp in ("tuned", "stock"):
+        assert most_dilation(dataclasses.replace(asked, tcp=tcp)) == most_dilation(
+            dataclasses.replace(asked, tcp="reno")
+        )
     assert most_dilation(spec(lan.build(workers=2))) > 100
 
 

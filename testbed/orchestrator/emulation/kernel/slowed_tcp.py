@@ -1,6 +1,7 @@
-"""BBR whose seconds are emulated ones: `slowed_bbr.c`, built by clang and given to the kernel by libbpf, for one run.
+"""BBR and CUBIC whose seconds are emulated ones: built by clang and given to the kernel by libbpf, for one run.
 
-The kernel forgets it when the process that registered it has ended, however that came, and its last connection with it.
+Their sources are `slowed_bbr.c` and `slowed_cubic.c`. The kernel forgets them when the process that registered them has
+ended, however that came, and their last connection with it.
 """
 
 from __future__ import annotations
@@ -16,33 +17,36 @@ from pathlib import Path
 
 from testbed.core.errors import MachineError
 
-_SOURCE = Path(__file__).with_suffix(".c")
+BASES = ("bbr", "cubic")
+"""Congestion controls of the kernel that can be had so."""
 _COMPILERS = ("clang", *(f"clang-{version}" for version in range(21, 10, -1)))
 _BUILD_TIME_LIMIT_S = 60
-_PLACE = "bbr_" + 10 * "x"
-"""Name of as many characters as each run's."""
+_NAME_CHARACTERS = 14
+"""Of each run's name; the kernel keeps at most 15."""
+_NO_CAP = 2**32 - 1
 _LINK = 1 << 13
 """BPF_F_LINK: what is registered is so by a descriptor, and as long as that is open (Linux 6.4)."""
 _STRUCT_OPS = 44
 """BPF_STRUCT_OPS, the kind of that descriptor."""
 
 
-class SlowedBbr:
+class SlowedTcp:
     """A congestion control of the kernel's, registered until it is closed. A context manager.
 
     Args:
+        base: One of `BASES`.
         dilation: Emulated seconds are so many times as long as the wall's.
 
     Raises:
         MachineError: this machine cannot build it, or this kernel does not take it.
     """
 
-    def __init__(self, dilation: float = 1.0) -> None:
-        self.name = f"bbr_{secrets.token_hex(5)}"
-        """As the kernel knows it: at most 15 characters, and each run's own, since the whole machine has one list."""
-        self._object = _Object(_built().replace(_PLACE.encode(), self.name.encode()))
+    def __init__(self, base: str, dilation: float = 1.0) -> None:
+        self.name = _named(base, secrets.token_hex(_NAME_CHARACTERS))
+        """As the kernel knows it: each run's own, since the whole machine has one list."""
+        self._object = _Object(_built(base).replace(_place(base).encode(), self.name.encode()))
         try:
-            self._link = self._object.register(b"slowed_bbr")
+            self._link = self._object.register(b"slowed")
             self.set_dilation(dilation)
         except BaseException:
             self._object.close()
@@ -50,9 +54,9 @@ class SlowedBbr:
 
     def set_dilation(self, dilation: float) -> None:
         """Stretch the times of all its connections, those that are open too."""
-        self._object.write(b".data", struct.pack("<I", round(1000 * dilation)))
+        self._object.write(b".data", struct.pack("<II", round(1000 * dilation), _NO_CAP))
 
-    def __enter__(self) -> SlowedBbr:
+    def __enter__(self) -> SlowedTcp:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,30 +65,52 @@ class SlowedBbr:
 
 
 @functools.cache
-def lack() -> str | None:
-    """Return why this process cannot have it, found by trying; None if it can."""
+def lack(base: str) -> str | None:
+    """Return why this process cannot have that of a base, found by trying; None if it can."""
     if os.geteuid() != 0:
         return "only root may give the kernel a congestion control"
     try:
-        with SlowedBbr():
+        with SlowedTcp(base):
             return None
     except MachineError as error:
         return str(error)
 
 
+def _named(base: str, rest: str) -> str:
+    return f"{base}_{rest}"[:_NAME_CHARACTERS]
+
+
+def _place(base: str) -> str:
+    """Return a name of as many characters as each run's."""
+    return _named(base, "x" * _NAME_CHARACTERS)
+
+
 @functools.cache
-def _built() -> bytes:
-    """Return the program with `_PLACE` for its name, built once a process: clang takes 0.2 s."""
+def _built(base: str) -> bytes:
+    """Return the program with `_place` for its name, built once a process: clang takes 0.2 s."""
     compiler = next((found for found in map(shutil.which, _COMPILERS) if found), None)
     if compiler is None:
-        raise MachineError("slowed BBR: no clang to build it with; apt-get install clang-14, or make setup")
-    words = [compiler, "-target", "bpf", "-mcpu=v3", "-O2", "-g", f'-DNAME="{_PLACE}"', "-c", str(_SOURCE), "-o", "-"]
+        raise MachineError("slowed TCP: no clang to build it with; apt-get install clang-14, or make setup")
+    source = Path(__file__).with_name(f"slowed_{base}.c")
+    words = [
+        compiler,
+        "-target",
+        "bpf",
+        "-mcpu=v3",
+        "-O2",
+        "-g",
+        f'-DNAME="{_place(base)}"',
+        "-c",
+        str(source),
+        "-o",
+        "-",
+    ]
     try:
         done = subprocess.run(words, capture_output=True, timeout=_BUILD_TIME_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"slowed BBR: {compiler}: {error}") from error
+        raise MachineError(f"slowed TCP: {compiler}: {error}") from error
     if done.returncode != 0:
-        raise MachineError(f"slowed BBR: {compiler}: {_last_line(done.stderr.decode(errors='replace'))}")
+        raise MachineError(f"slowed TCP: {compiler}: {_last_line(done.stderr.decode(errors='replace'))}")
     return done.stdout
 
 
@@ -106,7 +132,7 @@ class _Object:
         operations = self._map(name)
         self._libbpf.bpf_map__set_map_flags(operations, _LINK)
         if self._libbpf.bpf_object__load(self._pointer) != 0:
-            raise _error("this kernel refuses it (it takes Linux 6.10 with BTF and BBR)")
+            raise _error("this kernel refuses it (it takes Linux 6.10 with BTF)")
         if not self._libbpf.bpf_map__attach_struct_ops(operations):
             raise _error("this kernel does not prepare it")
         link = int(self._libbpf.bpf_link_create(self._libbpf.bpf_map__fd(operations), 0, _STRUCT_OPS, None))
@@ -135,7 +161,7 @@ def _pointer(found: int | None) -> ctypes.c_void_p:
 
 
 def _error(what: str) -> MachineError:
-    return MachineError(f"slowed BBR: {what}: {os.strerror(ctypes.get_errno())}")
+    return MachineError(f"slowed TCP: {what}: {os.strerror(ctypes.get_errno())}")
 
 
 @functools.cache
@@ -143,7 +169,7 @@ def _libbpf() -> ctypes.CDLL:
     try:
         found = ctypes.CDLL("libbpf.so.1", use_errno=True)
     except OSError as error:
-        raise MachineError("slowed BBR: no libbpf.so.1; apt-get install libbpf1, or make setup") from error
+        raise MachineError("slowed TCP: no libbpf.so.1; apt-get install libbpf1, or make setup") from error
     for name in ("bpf_object__open_mem", "bpf_object__find_map_by_name", "bpf_map__attach_struct_ops"):
         getattr(found, name).restype = ctypes.c_void_p
     found.libbpf_set_print(None)  # or it writes to standard error what the exception says
