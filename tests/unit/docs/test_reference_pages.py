@@ -58,7 +58,7 @@ def test_the_rules_of_the_verdict_are_those_of_the_judge() -> None:
 
 
 def test_reasons_are_quoted_as_they_are_given() -> None:
-    table = (DOCS / "verdict.md").read_text().partition("## When it is not valid")[2]
+    table = (DOCS / "verdict.md").read_text().partition("## When it is not valid")[2].partition("\n## ")[0]
     quoted = re.findall(r'"([^"]+)"', table)
     sources = "".join(path.read_text() for path in Path(judge.__file__).parent.glob("*_rules.py"))
     assert len(quoted) >= 7
