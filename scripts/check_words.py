@@ -1,8 +1,8 @@
 """Checks that documentation has none of the project's private words, which a reader has to learn before the text.
 
 Pages that do not pass yet are in words_to_rewrite.txt, each with its number of such words. The check fails where a page
-has more, and where it has fewer: then `--shrink` lowers the number. Code blocks, `code`, links' targets and quotations
-in double quotes are not looked at, nor are decisions, which are records.
+has more, and where it has fewer: then `--shrink` lowers the number. Code blocks, `code`, names of files as links,
+links' targets and quotations in double quotes are not looked at, nor are decisions, which are records.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ needs no judgement; voice.md's other words, such as `late` or `goes on`, do need
 _WORDS = re.compile(
     "|".join(rf"(?P<w{n}>\b(?:{pattern})\b)" for n, pattern in enumerate(INSTEAD)).replace(" ", r"\s+"), re.IGNORECASE
 )
-_NOT_PROSE = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)\n]*\)|\"[^\"\n]*\"|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_NOT_PROSE = re.compile(
+    r"^```.*?^```|`[^`\n]*`|\]\([^)\n]*\)|\[[\w.\\]+\]|\"[^\"\n]*\"|<!--.*?-->", re.MULTILINE | re.DOTALL
+)
 
 
 def main(arguments: Sequence[str]) -> int:
