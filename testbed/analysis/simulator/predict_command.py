@@ -11,6 +11,7 @@ from testbed.analysis.simulator import calibration
 from testbed.analysis.simulator.model.step_plan import plan
 from testbed.analysis.simulator.prediction import KIND, Prediction, predict
 from testbed.analysis.simulator.validation import Standing
+from testbed.core.costs.sockets import LIBRARIES
 from testbed.core.device.profile import Profile
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import UNCHANGED, RunSpec
@@ -41,7 +42,8 @@ def text(found: Prediction) -> str:
     if len(busiest) > _MAX_LINKS:
         rows.append((f"  and {len(busiest) - _MAX_LINKS} more", ""))
     width = max(len(head) for head, _ in rows) + 2
-    title = f"{'  '.join(names)}  {spec.workers} workers, {regions} regions  ({KIND})"
+    kind = KIND if found.library is None else f"{KIND} with {found.library} over sockets"
+    title = f"{'  '.join(names)}  {spec.workers} workers, {regions} regions  ({kind})"
     lines = [title, "", *(f"{head:{width}}{value}".rstrip() for head, value in rows), ""]
     lines += [*(f"not known: {unknown}" for unknown in found.unknowns), *found.standing.lines()]
     return "\n".join(lines)
@@ -50,7 +52,7 @@ def text(found: Prediction) -> str:
 def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Prediction:
     """
     Args:
-        question: {"spec", "cpu", "device"}, the latter two profiles.
+        question: {"spec", "cpu", "device"}, the latter two profiles; perhaps "library".
 
     Raises:
         InputError: it is no such question, or one that cannot be answered.
@@ -60,10 +62,15 @@ def answer(question: dict[str, Any], calibration_file: Path | None = None) -> Pr
         cpu, device = Profile.from_json(question["cpu"]), Profile.from_json(question["device"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"predict: not a spec with its profiles: {type(error).__name__}: {error}") from error
-    return predicted(spec, cpu, device, calibration.known(calibration_file))
+    library = question.get("library")
+    if library is not None and library not in LIBRARIES:
+        raise InputError(f"--library {library}: known are {', '.join(LIBRARIES)}")
+    return predicted(spec, cpu, device, calibration.known(calibration_file), library=library)
 
 
-def predicted(spec: RunSpec, cpu: Profile, device: Profile, known: calibration.Calibration) -> Prediction:
+def predicted(
+    spec: RunSpec, cpu: Profile, device: Profile, known: calibration.Calibration, *, library: str | None = None
+) -> Prediction:
     """
     Raises:
         InputError: the simulator does not know such runs, or the profiles are of another one.
@@ -72,8 +79,8 @@ def predicted(spec: RunSpec, cpu: Profile, device: Profile, known: calibration.C
         if cpu.switched is None or device.switched is None:
             raise InputError(f"predict: transform={spec.transform.name}: the profile has no times of the changed model")
         cpu, device = cpu.switched, device.switched
-    standing = Standing.of(spec, known.validation)
-    return predict(spec, plan(spec, cpu, device), known.constants, standing, device)
+    standing = Standing.of(spec, known.validation, library)
+    return predict(spec, plan(spec, cpu, device), known.constants, standing, device, library=library)
 
 
 def command(source: str, calibration_file: Path | None, *, as_json: bool, output: Path | None = None) -> str:

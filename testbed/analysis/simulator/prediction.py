@@ -39,6 +39,8 @@ class Prediction:
     """Basis of the device's times: measured, assumed or scaled."""
     unknowns: tuple[str, ...] = ()
     """Phrases that say what is not known of these times."""
+    library: str | None = None
+    """Library whose closed form all-reduces took; None: the testbed's own collectives."""
 
     @property
     def dense_bytes(self) -> float:
@@ -70,24 +72,38 @@ class Prediction:
             "bound_by": self.bound_by,
             "validation": self.standing.to_json(),
             "constants": dataclasses.asdict(self.constants),
+            "library": self.library,
         }
 
 
-def predict(spec: RunSpec, step: StepPlan, constants: Constants, standing: Standing, device: Profile) -> Prediction:
+def predict(
+    spec: RunSpec,
+    step: StepPlan,
+    constants: Constants,
+    standing: Standing,
+    device: Profile,
+    *,
+    library: str | None = None,
+) -> Prediction:
     """Return the prediction of one steady-state step.
 
     Args:
         step: what `plan` makes of the spec and its profiles.
         device: the profile of its device, for where its times are from.
+        library: as `Network` takes it.
 
     Raises:
         InputError: the spec asks for what the simulator does not know.
     """
-    raise_input_faults(faults(spec))
-    times = follow(step, Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation))
+    raise_input_faults([*faults(spec), *([] if library is None else _library_faults(spec, step, library))])
+    network = Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation, library=library)
+    times = follow(step, network)
     sent = traffic(step, spec.topology, constants)
     bound_by = _bound_by(step, times, sent, spec.topology)
-    return Prediction(spec, step, times, sent, bound_by, standing, constants, device.basis, device.unknowns)
+    unknowns = device.unknowns
+    if library is not None and not network.has_hops_alike:
+        unknowns += (f"{library}: a ring over unlike links; taken as if all were as slow as the slowest",)
+    return Prediction(spec, step, times, sent, bound_by, standing, constants, device.basis, unknowns, library)
 
 
 def faults(spec: RunSpec) -> list[str]:
@@ -99,6 +115,22 @@ def faults(spec: RunSpec) -> list[str]:
         found.append("events: the simulator knows no changes of links; leave them out")
     if spec.background:
         found.append("background: the simulator knows no traffic of others; leave it out")
+    return found
+
+
+def _library_faults(spec: RunSpec, step: StepPlan, library: str) -> list[str]:
+    """Return a line for each thing that a step does and of which no closed form of the library is known."""
+    asked = f"--library {library}"
+    if step.is_halved or step.second_order is not None:
+        return [f"{asked}: strategy={spec.strategy.name} needs more than all-reduces; known are ddp, torch_ddp, lamb"]
+    found = []
+    if step.algorithm != "gloo":
+        found.append(f"{asked}: strategy.collective={step.algorithm} is the testbed's own; leave it out")
+    if kinds := {one.kind for bucket in step.buckets for one in bucket.collectives} - {"all_reduce"}:
+        found.append(
+            f"{asked}: compressor={spec.compressor.name} sends by {', '.join(sorted(kinds))}, known is all_reduce;"
+            " use a compressor that sums, as none or fp16"
+        )
     return found
 
 

@@ -73,8 +73,11 @@ class Standing:
     outside: tuple[str, ...]
 
     @classmethod
-    def of(cls, spec: RunSpec, validation: Validation | None) -> Standing:
-        return cls(validation, () if validation is None else tuple(validation.outside(traits(spec))))
+    def of(cls, spec: RunSpec, validation: Validation | None, library: str | None = None) -> Standing:
+        if validation is None:
+            return cls(validation, ())
+        unlike = () if library is None else (f"library {library} (validated: this testbed's gloo)",)
+        return cls(validation, (*unlike, *validation.outside(traits(spec))))
 
     def lines(self) -> list[str]:
         known = self.validation

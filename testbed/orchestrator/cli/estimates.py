@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from testbed.core.costs.sockets import LIBRARIES
 from testbed.core.errors import InputError
 from testbed.orchestrator.cli.record import Add, add_runs_root
 
@@ -27,6 +28,8 @@ def add_commands(add: Add) -> None:
     wrote = "what `longhaul profile` wrote, in place of measuring"
     one.add_argument("--profile", type=Path, metavar="FILE", help=wrote)
     one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
+    real = "all-reduces as on real machines, by the closed form of this library over TCP sockets"
+    one.add_argument("--library", choices=tuple(LIBRARIES), help=real)
     one.add_argument("--keep", action="store_true", help="as a run directory too, of kind simulated")
     one.add_argument("--json", action="store_true", help="everything as JSON")
     add_runs_root(one)
@@ -67,7 +70,7 @@ def predict(parsed: argparse.Namespace) -> int:
     from testbed.orchestrator.search.plan.predict_command import predict as answer
 
     where = {"profile": parsed.profile, "run_id": parsed.run}
-    return answer(parsed.overrides, parsed.runs, **where, keep=parsed.keep, as_json=parsed.json)
+    return answer(parsed.overrides, parsed.runs, **where, library=parsed.library, keep=parsed.keep, as_json=parsed.json)
 
 
 def plan(parsed: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from testbed.analysis.simulator.model.constants import PACED, Constants
 from testbed.core.costs import collective
+from testbed.core.costs.sockets import LIBRARIES, Cluster
 from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, WIRE_RATIO, DirectedLink, Hosts, Path, Paths, delay_s
 from testbed.core.spec.topology import Topology
 
@@ -81,13 +82,23 @@ class Pairs:
 class Network:
     """One topology, and until when its links are busy."""
 
-    def __init__(self, topology: Topology, constants: Constants, *, tcp: str = "stock", dilation: float = 1.0) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        constants: Constants,
+        *,
+        tcp: str = "stock",
+        dilation: float = 1.0,
+        library: str | None = None,
+    ) -> None:
         """
         Args:
             tcp: the profile of the run.
             dilation: of the run that is predicted, since what the hosts do takes wall time.
+            library: one of `LIBRARIES`, whose closed forms all-reduces of gloo take on real machines.
         """
         self.topology, self.constants = topology, constants
+        self.library = None if library is None else LIBRARIES[library]
         self.paced = PACED.get(tcp, 0.0)
         self.message_s = constants.message_s / dilation
         self.size = len(topology.nodes)
@@ -117,6 +128,20 @@ class Network:
         """Of the next collective of `size`; all of one algorithm and kind use the same connections."""
         largest = self._largest[algorithm, kind] = max(self._largest.get((algorithm, kind), 0.0), size)
         return Hosts(self.message_s, self.paced, largest / size if size else 1.0)
+
+    @functools.cached_property
+    def cluster(self) -> Cluster:
+        """The ring as a closed form takes it: the rate of its slowest hop, and the mean of its hops' round trips."""
+        hops = self.hops(1)
+        second_bit = float(hops.second_byte.max()) * self.constants.goodput / WIRE_RATIO / 8
+        round_trip_s = float((hops.delay_s + hops.back_s).mean())
+        return Cluster(nodes=self.size, rate_bit_s=1 / second_bit if second_bit else np.inf, round_trip_s=round_trip_s)
+
+    @property
+    def has_hops_alike(self) -> bool:
+        """True if all hops of the ring have the same rate and delay."""
+        hops = self.hops(1)
+        return all(float(np.ptp(one)) <= 1e-9 * float(one.max()) for one in (hops.second_byte, hops.delay_s))
 
     @functools.cached_property
     def pairs(self) -> Pairs:

@@ -10,7 +10,7 @@ import numpy as np
 from testbed.analysis.simulator.model.network import Network, Times
 from testbed.analysis.simulator.model.traffic import algorithm_of
 from testbed.analysis.simulator.timeline import collectives
-from testbed.analysis.simulator.timeline.collectives import CHAIN
+from testbed.analysis.simulator.timeline.collectives import CHAIN, LIBRARY
 from testbed.analysis.simulator.timeline.period_skip import PeriodSkip
 from testbed.analysis.simulator.timeline.rings import UnderWay
 from testbed.core.costs.collective import CHAIN_CHUNK_BYTES
@@ -60,6 +60,8 @@ class Carriers:
             algorithm: where it is not the one of all.
         """
         algorithm = algorithm_of(algorithm or self._algorithm, kind, size, self._network.topology)
+        if algorithm == GLOO and self._network.library is not None:
+            algorithm = LIBRARY  # its closed form has the links for itself, so one goes after another
         return self._queued(GLOO if algorithm == GLOO else OURS, Issued(algorithm, kind, size, now_s.copy()))
 
     def issue_chain(

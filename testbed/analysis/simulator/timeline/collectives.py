@@ -13,6 +13,8 @@ from testbed.analysis.simulator.timeline.rings import RECEIVES_AHEAD, Ring, Ring
 from testbed.core.costs import collective
 
 CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
+LIBRARY = "library"
+"""All-reduces of the network's library over sockets, by its closed form."""
 HALF = "half of an all_reduce"
 """Its reduce-scatter, or its all-gather, chains inside regions included: a kind that only the testbed's own algorithms
 have. Both take as long, in regions whose workers have access links alike."""
@@ -115,24 +117,11 @@ class Chain(UnderWay):
         return self._end_s
 
 
-class OfOurs(UnderWay):
-    """One of the testbed's own algorithms but the ring, by its closed form: it ends at the same time everywhere.
+class ClosedForm(UnderWay):
+    """A collective that takes a time known before, and ends at the same time everywhere."""
 
-    The form counts messages alone. Before the first, its receiver says that there is room; for all others it says so
-    ahead.
-    """
-
-    def __init__(self, network: Network, begin_s: Times, algorithm: str, kind: str, size: float) -> None:
-        self._begin_s = begin_s
-        notice_s = float(network.pairs.delay_s.max())
-        whole, share = ("all_reduce", 0.5) if kind == HALF else (kind, 1.0)
-        self._takes_s = notice_s + share * collective.seconds(
-            algorithm,
-            whole,
-            size / network.constants.goodput,
-            network.topology,
-            hosts=network.hosts(algorithm, whole, size),
-        )
+    def __init__(self, begin_s: Times, takes_s: float) -> None:
+        self._begin_s, self._takes_s = begin_s, takes_s
 
     @property
     def now_s(self) -> float:
@@ -143,6 +132,18 @@ class OfOurs(UnderWay):
 
     def end_s(self) -> Times:
         return np.full_like(self._begin_s, self._begin_s.max() + self._takes_s)
+
+
+def _own_s(network: Network, algorithm: str, kind: str, size: float) -> float:
+    """Return the time of one of the testbed's own algorithms but the ring.
+
+    The form counts messages alone. Before the first, its receiver says that there is room; for all others it says so
+    ahead.
+    """
+    notice_s = float(network.pairs.delay_s.max())
+    whole, share = ("all_reduce", 0.5) if kind == HALF else (kind, 1.0)
+    hosts, size = network.hosts(algorithm, whole, size), size / network.constants.goodput
+    return notice_s + share * collective.seconds(algorithm, whole, size, network.topology, hosts=hosts)
 
 
 def begin(
@@ -162,13 +163,16 @@ def begin(
     if algorithm == CHAIN:
         assert root is not None
         return Chain(network, begin_s, kind, root, size, chunk_bytes)
+    if algorithm == LIBRARY:
+        assert network.library is not None
+        return ClosedForm(begin_s, network.library.all_reduce_s(size, network.cluster))
     rounds = network.size - 1
     if algorithm == "ring" and kind == "all_gather":
         return RingOfOurs(network, begin_s, rounds, size)
     if algorithm == "ring" and kind != "all_to_all":
         return RingOfOurs(network, begin_s, rounds if kind == HALF else 2 * rounds, size / network.size)
     if algorithm != "gloo":
-        return OfOurs(network, begin_s, algorithm, kind, size)
+        return ClosedForm(begin_s, _own_s(network, algorithm, kind, size))
     if kind == "all_to_all":
         return AllAtOnce(network, begin_s, size / network.size)
     messages = messages_of(kind, size, network.size)

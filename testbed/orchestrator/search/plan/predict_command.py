@@ -34,6 +34,7 @@ def predict(
     *,
     profile: Path | None = None,
     run_id: str | None = None,
+    library: str | None = None,
     keep: bool = False,
     as_json: bool = False,
 ) -> int:
@@ -42,6 +43,7 @@ def predict(
     Args:
         profile: in place of measuring, what `longhaul profile` wrote: the device's times and what is sent.
         run_id: of a run that was made; its profiles are taken, and its spec where there are no overrides.
+        library: the one of real machines, whose closed form all-reduces take.
         keep: make a run directory of it, of kind "simulated".
 
     Raises:
@@ -55,6 +57,8 @@ def predict(
     else:
         spec = _spec(overrides, runs_root)
         question = {"spec": spec.to_json(), **_profiles(spec, profile, made)}
+    if library is not None:
+        question["library"] = library
     with tempfile.TemporaryDirectory() as folder:
         answer, began_s = Path(folder) / "prediction.json", time.monotonic()
         flags = [*(["--json"] if as_json else []), "--output", str(answer)]

@@ -18,6 +18,7 @@ from testbed.analysis.simulator.timeline import period_skip
 from testbed.analysis.simulator.timeline.rings import Ring
 from testbed.analysis.simulator.timeline.steps import StepTimes, follow
 from testbed.core.costs import collective
+from testbed.core.costs.sockets import LIBRARIES, Cluster
 from testbed.core.device.profile import Collective
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.spec.topology import Topology
@@ -236,3 +237,14 @@ def _noting(move: Callable[[Ring, int, float], None], moved: list[int]) -> Calla
         move(ring, messages, shift_s)
 
     return noted
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_all_reduces_of_a_library_take_its_closed_form_one_after_another(library: str) -> None:
+    size, topology = 40_000_000, full_mesh.build(workers=4, rate="1 Gbit/s", rtt="20 ms", lan_rate="10 Gbit/s")
+    network = Network(topology, Constants(goodput=0.9), library=library)
+    expected = Cluster(nodes=4, rate_bit_s=1e9, round_trip_s=0.02)
+    assert network.cluster.rate_bit_s == pytest.approx(1e9) and network.has_hops_alike
+    assert network.cluster.round_trip_s == pytest.approx(0.02, rel=0.02)
+    one_s = LIBRARIES[library].all_reduce_s(size, expected)
+    assert follow(step_plan([bucket(size), bucket(size)]), network).step_s == pytest.approx(2 * one_s, rel=0.02)

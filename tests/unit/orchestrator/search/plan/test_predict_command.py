@@ -124,3 +124,24 @@ def test_two_predictions_of_one_second_do_not_meet(runs: Path, capfd: pytest.Cap
     names = [simulated_run.keep(question, found, runs, wall_s=1.0).run_id for _ in range(2)]
     assert len(set(names)) == 2
     assert sorted(path.name for path in runs.iterdir()) == sorted([RUN_ID, *names])
+
+
+def test_a_library_of_real_machines_is_predicted_and_marked(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = ("topo=wan1g", "workers=4", "--run", RUN_ID, "--runs", str(runs))
+    found = {library: predicted(capfd, *asked, "--library", library) for library in ("nccl", "gloo")}
+    assert found["nccl"]["library"] == "nccl" and not found["nccl"]["validation"]["inside"]
+    assert found["nccl"]["validation"]["outside_by"][0] == "library nccl (validated: this testbed's gloo)"
+    assert found["nccl"]["step_s"] < found["gloo"]["step_s"]
+    assert any("unlike links" in one for one in found["nccl"]["unknowns"])
+    assert main(["predict", *asked, "--library", "gloo"]) == EXIT_COMPLETED
+    assert "simulated with gloo over sockets" in capfd.readouterr().out
+
+
+def test_what_a_library_is_not_known_to_do_is_refused(runs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for override, said in (
+        ("strategy.collective=two_shot", "--library nccl: strategy.collective=two_shot is the testbed's own"),
+        ("strategy=dear", "--library nccl: strategy=dear needs more than all-reduces"),
+    ):
+        asked = ("topo=wan1g", "workers=2", override, "--run", RUN_ID, "--runs", str(runs), "--library", "nccl")
+        assert main(["predict", *asked]) == EXIT_INPUT
+        assert said in capfd.readouterr().err
