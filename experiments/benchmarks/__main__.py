@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {name: Results(folder, name) for name in benchmarks}
     found = {name: list(one.found()) for name, one in results.items()}
     for benchmark in chosen:
-        if found[benchmark.name]:
+        if found[benchmark.name] or benchmark.has_table_without_points:
             _say("\n" + document.table_of(benchmark, found))
     if not asked.quick and not asked.results:
         subprocess.run([sys.executable, str(CLONE / "scripts" / "compressors_doc.py")], check=True, cwd=CLONE)

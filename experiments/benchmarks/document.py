@@ -30,7 +30,7 @@ def write(benchmarks: Mapping[str, Benchmark], results: Mapping[str, Results], r
     lacks = []
     for name, benchmark in benchmarks.items():
         points, missing = asked[name]
-        content = [table_of(benchmark, found)] if points else []
+        content = [table_of(benchmark, found)] if points or benchmark.has_table_without_points else []
         if missing:
             said = missing_line(missing, len(points))
             lacks.append(f"{name}: {said}")

@@ -76,7 +76,8 @@ class Benchmark:
         measure: Module with `points(*, quick)` and `measure(**asked)`. It may have `depends_on(**asked)`, the files
             that its figures depend on in addition to its own (without it: the emulated network's), `prepare()`, called
             once before the first point and outside of namespaces, TIMELESS, true where
-            figures are the same however busy the machine is, and RUNS_COMMANDS, true where a point is a command as a
+            figures are the same however busy the machine is, TABLE_WITHOUT_POINTS, true where its table says something
+            before anything was measured, and RUNS_COMMANDS, true where a point is a command as a
             user gives it: outside of namespaces, and it locks the machine itself.
         table: Takes the measured points, and for each name in `beside` the points of that benchmark.
         order: Place among all benchmarks in lists; pages have their regions where they stand.
@@ -105,6 +106,10 @@ class Benchmark:
     @property
     def is_timeless(self) -> bool:
         return bool(getattr(self.measure, "TIMELESS", False))
+
+    @property
+    def has_table_without_points(self) -> bool:
+        return bool(getattr(self.measure, "TABLE_WITHOUT_POINTS", False))
 
     @property
     def runs_commands(self) -> bool:

@@ -31,7 +31,7 @@ def real_wan_table(points: Sequence[Found]) -> str:
     """All of it; only emulated ratios need points."""
     parts = [
         f"**Fitted to the runs in one zone**: errors of the rounds that it was fitted to\n\n{_machines()}",
-        f"**Ratios, simulated**: published, and the error of each reading\n\n{_ratios()}\n\n{_summary()}",
+        f"**Ratios, simulated**: published, and the error of each reading\n\n{_ratios()}\n\n{summary()}",
         f"**Computing over communication** in a round\n\n{_granularities()}",
         f"**Ratios, emulated**\n\n{_emulated(points)}",
     ]
@@ -65,7 +65,8 @@ def _off(found: float, published: float | None) -> str:
     return "-" if published is None else f"{(found / published - 1) * 100:+.1f}"
 
 
-def _summary() -> str:
+def summary() -> str:
+    """Return how many simulated ratios are near the published ones, a row for each model."""
     rows = []
     for key, model in MODELS.items():
         errors = [

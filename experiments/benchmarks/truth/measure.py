@@ -1,0 +1,93 @@
+"""Gloo's all-reduce, emulated where a cluster was really measured: one replayed bucket of the published size.
+
+Frames here carry 1,448 bytes of payload, 8,949 on the cluster; links are faster by what that costs. TCP is Reno:
+CUBIC, which the cluster has, grows by seconds of the wall and bears no dilation.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks.truth.published import SHAPED, SIZES_MIB, aws, form_s
+from experiments.common import sources
+from experiments.common.benchmark import Point
+from experiments.common.whole_run import perform
+from testbed.core.costs.sockets import MIB
+from testbed.core.models.model import Layer, Model
+from testbed.core.models.model_file import model_to_json
+from testbed.core.record.run_directory import write_json
+from testbed.core.spec.paths import WIRE_RATIO
+from testbed.orchestrator.machine.clone import RUNS_ROOT
+
+TABLE_WITHOUT_POINTS = True
+"""Predictions stand on the page whether anything was emulated or not."""
+NODES = (4, 8)
+_STEPS, _STEP_S = 4, 0.01
+_CARRIED_BIT_S = 2e9
+"""All uplinks together, which decides on how much slower a network is emulated: two cores carry as much."""
+_BESIDE_S = 30
+"""Starting and measuring links."""
+
+
+def points(*, quick: bool) -> list[Point]:
+    asked = [
+        {"library": "gloo", "nodes": nodes, "link": link, "size_mib": size_mib}
+        for nodes in NODES
+        for link in SHAPED
+        for size_mib in SIZES_MIB
+    ]
+    return [Point(one, _seconds(**one)) for one in (asked[-2:] if quick else asked)]
+
+
+def _seconds(library: str, nodes: int, link: str, size_mib: int) -> float:
+    step_s = form_s(library, "all_reduce", size_mib * MIB, aws(nodes, link)) + _STEP_S
+    return _BESIDE_S + _STEPS * dilation(nodes, link) * step_s
+
+
+def depends_on(**asked: Any) -> Iterator[Path]:
+    """The emulated network and the training; closed forms only decide how long a point may take."""
+    del asked
+    yield from sources.of_network("topologies.star")
+    yield from sources.of_training("ddp", "replay", "star")
+    yield sources.file("testbed.core.device.device")
+
+
+def dilation(nodes: int, link: str) -> int:
+    return math.ceil(nodes * aws(nodes, link).rate_bit_s / _CARRIED_BIT_S)
+
+
+def table(size_mib: int) -> Model:
+    """Return a model of one tensor of so many MiB."""
+    layer = Layer("tensor", ((size_mib, MIB // 4),), 1.0)
+    return Model(f"tensor-{size_mib}", (layer,), layer.numel, None, "a sample", "experiments/benchmarks/truth")
+
+
+def overrides(nodes: int, link: str, model: Path) -> tuple[str, ...]:
+    """The arguments of a point's run."""
+    cluster = aws(nodes, link)
+    rate_bit_s = cluster.rate_bit_s * WIRE_RATIO / cluster.wire_ratio
+    return (
+        *("topo=star", f"workers={nodes}", f"topo.rate='{rate_bit_s / 1e6:.3f} Mbit/s'", "topo.lan_rate='10 Gbit/s'"),
+        *(f"topo.rtt='{1e3 * cluster.round_trip_s / 2:g} ms'", "tcp=reno", f"dilation={dilation(nodes, link)}"),
+        *("workload=replay", f"workload.model={model}", "strategy=ddp", "strategy.fusion=one", "compressor=none"),
+        *("device=paced", f"device.step_s={_STEP_S}", f"steps={_STEPS}", "evaluate_every=1000"),
+    )
+
+
+def measure(library: str, nodes: int, link: str, size_mib: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / f"tensor-{size_mib}.json"
+        write_json(model, model_to_json(table(size_mib)))
+        limit_s = 4 * _seconds(library, nodes, link, size_mib)
+        run = perform(overrides(nodes, link, model), limit_s=limit_s, runs=RUNS_ROOT)
+    return {
+        "run_id": run.summary["run_id"],
+        "hash": run.spec["hash"],
+        **run.facts(),
+        "exposed_s": run.phase_s("exposed_communication"),
+        "wan_bytes": run.summary["bytes"]["wire_wan"],
+    }
