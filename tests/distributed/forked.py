@@ -11,12 +11,14 @@ import sys
 import tempfile
 import traceback
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 PRELOADED = "tests.distributed.preloaded"
+STOPS_AFTER = "TEST_STOPS_AFTER"
+"""Environment variable: steps of a training after which the process stops itself."""
 _FORKING = multiprocessing.get_context("forkserver")
 _FORKING.set_forkserver_preload([PRELOADED])
 
@@ -102,6 +104,7 @@ def _live(script: str, arguments: list[str], environment: dict[str, str], cwd: s
         sys.path[:0] = environment.get("PYTHONPATH", "").split(":")
         sys.argv = [script, *arguments]
         _start_over()
+        _stop_after({int(step) for step in environment.get(STOPS_AFTER, "").split()})
         _play_main(script)
         status = 0
     except SystemExit as end:
@@ -122,6 +125,21 @@ def _play_main(script: str) -> None:
     module.__file__ = script
     sys.modules["__main__"] = module
     exec(compile(Path(script).read_text(), script, "exec", dont_inherit=True), module.__dict__)
+
+
+def _stop_after(steps: Set[int]) -> None:
+    """Have this process stop itself after these steps, counted from 1, each of which it has told by then."""
+    from testbed.worker.training import loop
+
+    after = loop.Training._after
+
+    def stopping(self: loop.Training, step: int, t_s: float, *, is_due: bool) -> None:
+        after(self, step, t_s, is_due=is_due)
+        if step + 1 in steps:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    if steps:
+        loop.Training._after = stopping  # type: ignore[method-assign]
 
 
 def _start_over() -> None:

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.topology import Topology
 from testbed.orchestrator.run.workers.messages import checked_message
-from tests.distributed.forked import Forked
+from tests.distributed.forked import STOPS_AFTER, Forked
 from tests.unit.worker.communication.collectives.test_collectives import topology as of_regions
 from topologies import lan, two_regions
 
@@ -186,6 +186,7 @@ def run(
     grace_s: float = 0.0,
     python_path: Path = ROOT,
     profile: Profile | None = None,
+    stops: Mapping[int, Collection[int]] | None = None,
 ) -> Outcome:
     """Run all workers of `spec` on loopback to their end.
 
@@ -195,6 +196,8 @@ def run(
         absent: ranks that are not started.
         python_path: where classes of others lie, in addition to this tree.
         grace_s: how long workers may take to end by themselves once the conversation is over.
+        stops: steps after which ranks stop themselves until `on_event`, which hears of the step, sends a signal. A rank
+            that went on could be far beyond the step, or done, when a busy machine lets this process send it.
 
     Raises:
         AssertionError: some rank is not done within `limit_s`; names it and shows its log.
@@ -205,11 +208,17 @@ def run(
     listener.listen(spec.workers)
     with port_of_ones_own() as port:
         logs = {rank: folder / f"rank{rank}.log" for rank in range(spec.workers) if rank not in absent}
-        workers = {rank: _start(rank, log, path, python_path) for rank, log in logs.items()}
+        held = stops or {}
+        workers = {rank: _start(rank, log, path, python_path, held.get(rank, ())) for rank, log in logs.items()}
         store = str(folder / "ranks") if spec.keeps_model or spec.keeps_server else ""
         conversation = _Conversation(spec, listener, port, on_event, store)
         conversation.profile = None if profile is None else profile.to_json()
-        conversation.start = lambda rank: _start(rank, logs[rank], path, python_path)
+
+        def start(rank: int) -> Forked:
+            taken = max((event["step"] for event in conversation.events if _is_step_of(event, rank)), default=0)
+            return _start(rank, logs[rank], path, python_path, [step for step in held.get(rank, ()) if step > taken])
+
+        conversation.start = start
         outcome = Outcome(conversation.events)
         try:
             conversation.hold(workers, time.monotonic() + limit_s)
@@ -224,13 +233,18 @@ def run(
     return outcome
 
 
-def _start(rank: int, log: Path, socket_path: str, python_path: Path) -> Forked:
+def _is_step_of(event: dict[str, Any], rank: int) -> bool:
+    return bool(event["event"] == "step" and event["rank"] == rank)
+
+
+def _start(rank: int, log: Path, socket_path: str, python_path: Path, stops: Collection[int]) -> Forked:
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": f"{ROOT}:{python_path}",
         "OMP_NUM_THREADS": "1",  # as in a node; ranks with a thread for each core would wait for each other's
         "LONGHAUL_SOCKET": socket_path,
         "LONGHAUL_NODE": str(rank),
+        STOPS_AFTER: " ".join(map(str, stops)),
     }
     script = ROOT / "testbed" / "worker" / "__main__.py"
     return Forked(script, ["run"], environment=environment, cwd=log.parent, log=log)

@@ -55,10 +55,10 @@ def test_without_its_server_every_client_leaves(tmp_path: Path) -> None:
     spec = make_spec("parameter_server", workers=2, steps=2000, strategy_params={"local_steps": LOCAL_STEPS})
 
     def on_event(event: dict[str, Any], workers: Workers) -> None:
-        if event["event"] == "step" and event["rank"] == 1 and event["step"] == 5:
+        if event["event"] == "step" and event["rank"] == 0 and event["step"] == 5:
             workers[0].send_signal(signal.SIGKILL)
 
-    outcome = run(spec, tmp_path, on_event=on_event)
+    outcome = run(spec, tmp_path, on_event=on_event, stops={0: {5}})
     assert outcome.status == {0: -signal.SIGKILL, 1: EXIT_LEFT}
     (said,) = outcome.of("leaving")
     assert "this client is out: connection of" in said["message"]

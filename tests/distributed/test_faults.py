@@ -43,7 +43,7 @@ def _at_step(step: int, signal_number: int, rank: int, at_s: list[float]) -> OnE
 def test_a_killed_rank_is_an_error_that_names_where(strategy: str, params: dict[str, Any], tmp_path: Path) -> None:
     spec = make_spec(strategy, workers=3, steps=2000, strategy_params=params)
     killed_s: list[float] = []
-    outcome = run(spec, tmp_path, on_event=_at_step(5, signal.SIGKILL, 1, killed_s))
+    outcome = run(spec, tmp_path, on_event=_at_step(5, signal.SIGKILL, 1, killed_s), stops={1: {5}})
     assert killed_s, f"rank 1 came to no step 5: {outcome.of('fault')}"
     assert time.monotonic() - killed_s[0] < spec.timeout_s
     assert outcome.status == {0: EXIT_FAILED, 1: -signal.SIGKILL, 2: EXIT_FAILED}
@@ -65,7 +65,7 @@ def test_a_rank_that_stops_answering_runs_into_the_timeout(tmp_path: Path) -> No
         if event["event"] == "fault":
             workers[1].send_signal(signal.SIGKILL)
 
-    outcome = run(spec, tmp_path, on_event=on_event)
+    outcome = run(spec, tmp_path, on_event=on_event, stops={1: {5}})
     assert outcome.status[0] == EXIT_FAILED
     (fault,) = outcome.of("fault")
     assert fault["message"].startswith("rank 0: all_reduce of ")

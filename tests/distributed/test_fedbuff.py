@@ -83,7 +83,7 @@ def test_it_goes_on_without_a_worker_that_died(tmp_path: Path) -> None:
         if event["event"] == "step" and event["rank"] == 2 and event["step"] == 5:
             workers[2].send_signal(signal.SIGKILL)
 
-    outcome = run(spec, tmp_path, on_event=on_event)
+    outcome = run(spec, tmp_path, on_event=on_event, stops={2: {5}})
     assert outcome.status == {0: 0, 1: 0, 2: -signal.SIGKILL, 3: 0} and not outcome.of("fault")
     found = outcome.of("fedbuff_version")
     assert len(found) == 40 and (found[0]["workers"], found[-1]["workers"]) == (3, 2)

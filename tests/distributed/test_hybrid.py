@@ -204,7 +204,7 @@ def test_a_stage_that_dies_is_named_by_those_that_wait_for_it(tmp_path: Path) ->
         if event["event"] == "step" and event["rank"] == 1 and event["step"] == 3:
             workers[1].send_signal(signal.SIGKILL)
 
-    outcome = run(spec, tmp_path, on_event=on_event)
+    outcome = run(spec, tmp_path, on_event=on_event, stops={1: {3}})
     assert outcome.status[1] == -signal.SIGKILL and 0 not in outcome.status.values()
     said = {fault["rank"]: fault["message"] for fault in outcome.of("fault")}
     assert set(said) == {0, 2}

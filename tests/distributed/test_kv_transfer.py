@@ -179,7 +179,7 @@ def test_a_run_tells_of_each_text_and_of_what_all_of_it_would_take(tmp_path: Pat
 
 @pytest.mark.parametrize(("rank", "said"), [(1, "which keeps keys and values"), (0, "which asks for keys and values")])
 def test_a_side_that_dies_is_named_by_the_other(rank: int, said: str, tmp_path: Path) -> None:
-    outcome = run(make_spec(**_given("quest", steps=2000)), tmp_path, on_event=_killed(rank))
+    outcome = run(make_spec(**_given("quest", steps=2000)), tmp_path, on_event=_killed(rank), stops={rank: {2}})
     other = 1 - rank
     assert outcome.status == {rank: -signal.SIGKILL, other: EXIT_FAILED}
     (fault,) = outcome.of("fault")
@@ -189,7 +189,7 @@ def test_a_side_that_dies_is_named_by_the_other(rank: int, said: str, tmp_path: 
 
 def _killed(rank: int) -> OnEvent:
     def on_event(event: dict[str, Any], workers: Workers) -> None:
-        if event["event"] == "step" and event["step"] == 2 and event["rank"] == 0:
+        if event["event"] == "step" and event["step"] == 2 and event["rank"] == rank:
             workers[rank].send_signal(signal.SIGKILL)
 
     return on_event

@@ -48,7 +48,7 @@ def test_one_that_is_killed_and_started_again_changes_no_bit(case: str, tmp_path
 
         folder = tmp_path / str(len(outcomes))
         folder.mkdir()
-        outcomes.append(run(_spec(case), folder, on_event=on_event))
+        outcomes.append(run(_spec(case), folder, on_event=on_event, stops={0: set(deaths)}))
         assert not deaths
     whole, broken = outcomes
 

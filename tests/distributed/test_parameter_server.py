@@ -207,7 +207,7 @@ def test_a_round_goes_on_without_a_client_that_died(tmp_path: Path) -> None:
         if event["event"] == "step" and event["rank"] == 2 and event["step"] == 5:
             workers[2].send_signal(signal.SIGKILL)
 
-    outcome: Outcome = run(spec, tmp_path, on_event=on_event)
+    outcome: Outcome = run(spec, tmp_path, on_event=on_event, stops={2: {5}})
     rounds = outcome.of("round")
     assert len(rounds) == 15 and rounds[0]["clients"] == 3 and rounds[-1]["clients"] == 2
     left = rounds[-1]["left"]

@@ -162,7 +162,7 @@ def test_the_others_go_on_without_a_region_whose_server_dies(tmp_path: Path) -> 
         if event["event"] == "step" and event["rank"] == SERVER and event["step"] == 5:
             workers[SERVER].send_signal(signal.SIGKILL)
 
-    outcome = run(spec, tmp_path, on_event=on_event)
+    outcome = run(spec, tmp_path, on_event=on_event, stops={SERVER: {5}})
     assert outcome.status == {0: 0, 1: 0, SERVER: -signal.SIGKILL, 3: EXIT_LEFT} and not outcome.of("fault")
     (said,) = outcome.of("leaving")
     assert said["rank"] == 3 and "connection of the server is over" in said["message"]
