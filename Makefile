@@ -37,7 +37,7 @@ READS_test-slow := PYTEST_ADDOPTS
 READS_docker-image := BASE DOCKER_HOST
 READS_fuzz := FUZZ_S
 READS_bench := BENCH
-READS_reproduce := SYSTEM AGAIN SEEDS FULL REPRODUCE
+READS_reproduce := SYSTEM AGAIN ALL_SEEDS SEEDS FULL REPRODUCE
 OF_MAKE := SHELL .SHELLFLAGS MAKE MAKEFLAGS MFLAGS GNUMAKEFLAGS MAKEFILES MAKELEVEL MAKEOVERRIDES VPATH
 goals := $(or $(MAKECMDGOALS),$(.DEFAULT_GOAL))
 reads := $(foreach goal,$(goals),$(READS_$(goal)))
@@ -126,10 +126,10 @@ bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON besid
 	$(AS_ROOT) $(BIN)/python -B -m experiments.benchmarks $(BENCH)
 
 .PHONY: reproduce
-reproduce: setup ## One repeat of papers' systems against their baselines: all, or SYSTEM=dear in ten minutes at most; [AGAIN=1 SEEDS=1 FULL=1], the latter two without limit
+reproduce: setup ## One repeat of papers' systems against their baselines: all, or SYSTEM=dear in ten minutes at most; [AGAIN=1 ALL_SEEDS=1 FULL=1], the latter two without limit
 	@trap 'scripts/own.sh experiments/reproductions docs README.md runs' EXIT; \
 	$(AS_ROOT) $(BIN)/python -B -m experiments.reproductions $(SYSTEM) $(if $(filter-out 0,$(AGAIN)),--again) \
-		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(SEEDS)),--seeds) $(REPRODUCE)
+		$(if $(filter-out 0,$(FULL)),--full) $(if $(filter-out 0,$(ALL_SEEDS) $(SEEDS)),--seeds) $(REPRODUCE)
 
 .PHONY: site
 site: setup ## The documentation as a site in build/site, every link checked; fetches nothing

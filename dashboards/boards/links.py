@@ -10,9 +10,9 @@ def board() -> Board:
     return Board(
         "longhaul-links",
         "Links",
-        "What was asked of the links, what was measured, and what they carried.",
+        "Targets of the links, measurements, and what they carried.",
         (
-            section("Asked and measured", 8, (traffic.asked_and_measured(),)),
+            section("Target and measured", 8, (traffic.asked_and_measured(),)),
             section(
                 "Use",
                 8,

@@ -153,8 +153,8 @@ def lost_packets() -> Any:
     no_room = by("sum", RUN, rate("longhaul_delay_line_dropped_packets"))
     return time_series(
         "Packets the machine lost",
-        "For want of room in a processor's backlog, the whole machine's, or in the delay line: losses that nobody "
-        "asked for. One makes a run invalid.",
+        "Full CPU backlog (of the whole machine) or full delay shaper: losses that were not requested. One makes a run "
+        "invalid.",
         "pps",
         Query(lost, "{{run}} backlog"),
         Query(no_room, "{{run}} delay line"),

@@ -29,7 +29,7 @@ _RATIO = "Bytes that uncompressed ring data parallel would have sent in as many 
 def verdicts() -> Any:
     return verdict(
         "Verdict",
-        "Whether the run's numbers may be believed. Live, as it stands; the reasons are in the run's report.",
+        "Whether the run's numbers can be trusted. Provisional during a run; the reasons are in its report.",
         Query(verdict_code()),
     )
 

@@ -15,9 +15,9 @@ _GROUP = tuple(seeds.GROUP.split(", "))
 def speed_up() -> Any:
     return bars(
         "Speed-up over no compression",
-        "Mean time to target without compression over that with it, where all but compressor and seed was asked alike "
-        "and runs are of one kind (emulated, or measured between real machines). A compressor that reached no target, "
-        "or has no such run to compare with, is missing.",
+        "Mean time to target without compression over that with it, among runs of one kind (emulated, or on real "
+        "machines) that differ only in compressor and seed. A compressor that reached no target, or has no run to "
+        "compare with, is missing.",
         TIMES,
         Query(
             seeds.speed_up(),
@@ -32,9 +32,8 @@ def over_seeds() -> Any:
     metric = by("max", RUN, best_metric())
     return table(
         "Over seeds",
-        "Runs that differ in their seed alone, a row each; rows of one setting were asked the same but for the "
-        "compressor. Behind a mean, by how much it may be off with 95% "
-        "confidence (Student's t); of a single seed nobody knows, and the column is blank.",
+        "A row has runs that differ only in their seed; rows of one setting differ only in the compressor. Next to a "
+        "mean is half its 95% interval (Student's t); blank for a single seed.",
         _GROUP,
         Column("seeds", seeds.count(is_run)),
         Column("seeds that reached the target", seeds.count(time_to_target())),

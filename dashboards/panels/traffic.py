@@ -33,7 +33,7 @@ def throughput() -> Any:
         "Bits that left each direction of each WAN link in a second, headers included, probes excluded.",
         "bps",
         Query(f"8 * {sent}", _WAY),
-        Query(f"8 * {by('max', DIRECTION, on_wan(asked_rate()))}", f"asked, {_WAY}", is_asked=True),
+        Query(f"8 * {by('max', DIRECTION, on_wan(asked_rate()))}", f"target, {_WAY}", is_asked=True),
     )
 
 
@@ -41,7 +41,7 @@ def use() -> Any:
     sent = by("sum", DIRECTION, on_wan(rate("longhaul_link_transmit_bytes")))
     return time_series(
         "Use of the WAN links",
-        "Throughput over the rate asked for. A full link shows 1; more than that was not shaped.",
+        "Throughput over the target rate. A full link shows 1; more than that was not shaped.",
         "percentunit",
         Query(ratio(sent, asked_rate(), DIRECTION), _WAY),
         limits=Limits(0.95, 1.02),
@@ -79,10 +79,10 @@ def wire_and_payload() -> Any:
 def round_trip() -> Any:
     return time_series(
         "Round trip",
-        "Of probes over each WAN link, queueing included, and as asked for without it.",
+        "Probes over each WAN link, including queueing, and the target without it.",
         "s",
         Query(by("max", _LINK, series("longhaul_link_rtt_seconds")), "{{run}} {{link}}"),
-        Query(asked_round_trip(), "asked, {{run}} {{link}}", is_asked=True),
+        Query(asked_round_trip(), "target, {{run}} {{link}}", is_asked=True),
     )
 
 
@@ -99,7 +99,7 @@ def round_trip_bars(share: float, name: str) -> Any:
 def added_delay() -> Any:
     found = by("max", _LINK, series("longhaul_link_rtt_seconds"))
     return time_series(
-        "Round trip above what was asked",
+        "Round trip above target",
         "What probes waited in queues, and what the emulation added.",
         "s",
         Query(f"{found} - on ({_LINK}) {asked_round_trip()}", "{{run}} {{link}}"),
@@ -157,16 +157,16 @@ def asked_and_measured() -> Any:
     doubtful = link_rules.DELAY_SUSPECT_RATIO
     delay_limits = Limits(doubtful, link_rules.DELAY_INVALID_TIMES * doubtful)
     return table(
-        "Asked and measured",
-        "Of each direction of each WAN link, before training: alone, and beside the workers' warm-up. Errors are "
-        "coloured where the verdict would doubt them; of round trips it allows a millisecond in any case.",
+        "Target and measured",
+        "Each direction of each WAN link before training: idle, and during the workers' warm-up. Errors are "
+        "coloured at the verdict's limits; a millisecond of a round trip is always allowed.",
         ("run", "link", "source", "target"),
-        Column("rate asked", f"8 * {asked}", "bps"),
+        Column("target rate", f"8 * {asked}", "bps"),
         Column("rate", f"8 * {idle_rate}", "bps"),
         Column("rate off by", _error(idle_rate, asked), "percentunit", rate_limits, 2),
-        Column("round trip asked", asked_rtt, "s"),
+        Column("target round trip", asked_rtt, "s"),
         Column("round trip", idle_rtt, "s"),
-        Column("round trip beside warm-up", busy_rtt, "s"),
+        Column("round trip in warm-up", busy_rtt, "s"),
         Column("round trip off by", _error(idle_rtt, asked_rtt), "percentunit", delay_limits, 2),
     )
 

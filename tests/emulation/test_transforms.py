@@ -40,4 +40,4 @@ def test_a_run_whose_model_is_factorised_is_paced_by_both_models(machine_lock: N
             computed = sum(event["phase_s"][phase] for event in part for phase in COMPUTED)
             assert computed >= 0.9 * len(part) * sum(profile[f"{phase}_s"] for phase in COMPUTED), part
     assert [event["step"] for event in events if event["event"] == "evaluation"] == [4, 8, 12]
-    assert "What became of the model" in run.report.read_text()
+    assert "Model transforms" in run.report.read_text()

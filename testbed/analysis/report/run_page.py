@@ -44,7 +44,7 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         *note_tables.sections(record),
         *_used_files(record),
         html_page.section("Links", *link_tables.links(record)),
-        html_page.section("Measurements of the links", link_tables.measurements(record)),
+        html_page.section("Link measurements", link_tables.measurements(record)),
         html_page.section(
             "Provenance", html_page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)
         ),
@@ -90,7 +90,7 @@ def _changes(record: Record) -> Iterator[str]:
     """Nothing for a run in which nothing was to change."""
     if record.of_kind("change") or (record.spec and record.spec.events):
         table = html_page.table(changes.HEADINGS, changes.rows(record))
-        yield html_page.section("Changes while it went on", html_page.note(changes.remark(record)), table)
+        yield html_page.section("Network events", html_page.note(changes.remark(record)), table)
 
 
 def _shown(form: str, value: Any) -> str | None:
@@ -100,16 +100,16 @@ def _shown(form: str, value: Any) -> str | None:
 def _departures(record: Record) -> Iterator[str]:
     """Nothing where all workers stayed."""
     if left := record.of_kind("left"):
-        remark = "Workers that were killed, failed, or were put out by the others, which went on without them."
+        remark = "Workers that were killed, failed, or were excluded by the others, which continued without them."
         rows = ((f"{one['t_s']:.3f} s", one.get("rank"), one.get("node"), one.get("message")) for one in left)
         table = html_page.table(("time", "rank", "node", "why"), rows)
-        yield html_page.section("Workers that left", html_page.note(remark), table)
+        yield html_page.section("Lost workers", html_page.note(remark), table)
 
 
 def _tuning(record: Record) -> Iterator[str]:
     """Nothing where the strategy searched nothing."""
     if notes := record.of_kind("tuning"):
-        remark = "Trials of strategy.fusion=tuned, what was chosen, and when steps began to take another time."
+        remark = "Trials of strategy.fusion=tuned, the choice, and when the duration of steps changed."
         rows = (
             (
                 f"{note['t_s']:.3f} s",
@@ -124,7 +124,7 @@ def _tuning(record: Record) -> Iterator[str]:
         )
         columns = ("time", "after step", "what", "trial", ("size", "size"), "buckets", ("a step takes", "time"))
         table = measured_table(columns, rows)
-        yield html_page.section("Search of the size of buckets", html_page.note(remark), table)
+        yield html_page.section("Bucket size search", html_page.note(remark), table)
 
 
 def _plan(record: Record) -> Iterator[str]:
@@ -138,9 +138,9 @@ def _plan(record: Record) -> Iterator[str]:
             for owner, found in sorted(dimensions.items(), key=lambda pair: (pair[0] is not None, pair[0] or 0))
         )
         groups = note.get("groups", ())
-        remark = f"{sum(map(len, dimensions.values()))} factors, which travel in {len(groups)} groups."
-        table = html_page.table(("inverted by", "factors", "largest dimension", "dimensions in all"), rows)
-        yield html_page.section("Who inverts which of K-FAC's factors", html_page.note(remark), table)
+        remark = f"{sum(map(len, dimensions.values()))} factors, sent in {len(groups)} groups."
+        table = html_page.table(("inverted by", "factors", "largest dimension", "total dimension"), rows)
+        yield html_page.section("K-FAC factor assignment", html_page.note(remark), table)
 
 
 def _mixing(record: Record) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _mixing(record: Record) -> Iterator[str]:
         last = record.of_kind("consensus")
         rows = [(one.get("rank"), _shown(".2e", one.get("distance"))) for one in last]
         table = html_page.table(("rank", "distance from the mean, over its norm"), rows)
-        yield html_page.section("Replicas and their neighbours", html_page.note(remark), table)
+        yield html_page.section("Gossip replicas", html_page.note(remark), table)
 
 
 def _far_keys(record: Record) -> Iterator[str]:
@@ -164,8 +164,8 @@ def _far_keys(record: Record) -> Iterator[str]:
         return
     compared = {note.get("text"): note for note in record.of_kind("kv_quality")}
     remark = (
-        "Of each text: bytes to and from the side that keeps keys and values, frames included; of those that were"
-        " compared what came of it beside exact attention."
+        "Bytes of each text to and from the side that keeps keys and values, frames included; for compared texts, the"
+        " difference from exact attention."
     )
     rows = []
     for note in texts:
@@ -179,10 +179,8 @@ def _far_keys(record: Record) -> Iterator[str]:
     sent = tuple((name, "size") for name in ("set up", "up", "down", "near"))
     times_to = (("to the first", "time"), ("to each other", "time"))
     columns: tuple[Column, ...] = ("text", "bytes decoded", *sent, "round trips", *times_to)
-    judged = ("answers right", "same byte found", "attention on what came", "error of attention")
-    yield html_page.section(
-        "Keys and values far away", html_page.note(remark), measured_table((*columns, *judged), rows)
-    )
+    judged = ("answers right", "same byte found", "attention on fetched", "error of attention")
+    yield html_page.section("KV transfer", html_page.note(remark), measured_table((*columns, *judged), rows))
 
 
 def _transforms(record: Record) -> Iterator[str]:
@@ -203,10 +201,10 @@ def _transforms(record: Record) -> Iterator[str]:
         before, after = note.get("parameters_before", 0), note.get("parameters", 0)
         step = note.get("step")
         when = f"After step {step}, at {note['t_s']:.3f} s" if step else "Before the first step"
-        fewer = f"{before / after if after else 0:.2f} times fewer"
-        remark = f"{when}: {after:,} parameters that learn in place of {before:,} ({fewer})."
-        table = html_page.table(("layer", "rank", "elements", "of its factors", "weight lost, or why it stays"), rows)
-        yield html_page.section("What became of the model", html_page.note(remark), table)
+        fewer = f"{before / after if after else 0:.2f}x fewer"
+        remark = f"{when}: {after:,} trained parameters instead of {before:,} ({fewer})."
+        table = html_page.table(("layer", "rank", "elements", "of its factors", "weight lost, or reason"), rows)
+        yield html_page.section("Model transforms", html_page.note(remark), table)
 
 
 def _frozen(record: Record) -> Iterator[str]:
@@ -223,9 +221,9 @@ def _frozen(record: Record) -> Iterator[str]:
             )
             for note in notes
         )
-        columns = ("time", "after step", "epoch", "frozen layers", "parameters that learn", "found in caches then")
-        remark = "Layers that no longer learn; samples of which ranks kept what these make, in the epoch that followed."
-        yield html_page.section("What was frozen", html_page.note(remark), html_page.table(columns, rows))
+        columns = ("time", "after step", "epoch", "frozen layers", "trained parameters", "cache hits")
+        remark = "Frozen layers, and the share of samples that ranks found in their caches in the next epoch."
+        yield html_page.section("Frozen layers", html_page.note(remark), html_page.table(columns, rows))
 
 
 def _hit_ratio(record: Record, epoch: int) -> str | None:
@@ -238,7 +236,7 @@ def _hit_ratio(record: Record, epoch: int) -> str | None:
 def _notes(summary: dict[str, Any]) -> Iterator[str]:
     if (line := left_out_line(summary)) is not None:
         yield line
-    yield from (f"not known: {unknown}" for unknown in summary.get("unknowns") or ())
+    yield from (f"not checked: {unknown}" for unknown in summary.get("unknowns") or ())
 
 
 def _summary_rows(summary: dict[str, Any], provenance: dict[str, Any] | None) -> Iterator[tuple[str, object]]:

@@ -45,7 +45,7 @@ def text(found: Prediction) -> str:
     kind = KIND if found.library is None else f"{KIND} with {found.library} over sockets"
     title = f"{'  '.join(names)}  {spec.workers} workers, {regions} regions  ({kind})"
     lines = [title, "", *(f"{head:{width}}{value}".rstrip() for head, value in rows), ""]
-    lines += [*(f"not known: {unknown}" for unknown in found.unknowns), *found.standing.lines()]
+    lines += [*(f"not checked: {unknown}" for unknown in found.unknowns), *found.standing.lines()]
     return "\n".join(lines)
 
 

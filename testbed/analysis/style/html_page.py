@@ -156,6 +156,9 @@ def _cells(tag: str, row: Sequence[object], classes: Sequence[str]) -> str:
     return "".join(f"<{tag}{kind}>{text(cell)}</{tag}>" for cell, kind in zip(row, classes, strict=True))
 
 
+_ADVICE = {"invalid": ": do not use these numbers"}
+
+
 def verdict(word: str | None, status: str | None, reasons: Iterable[object], notes: Iterable[object] = ()) -> str:
     """Return the box with the verdict.
 
@@ -166,7 +169,7 @@ def verdict(word: str | None, status: str | None, reasons: Iterable[object], not
     lines = "".join(f"<li>{text(reason)}</li>" for reason in reasons)
     lines += "".join(f'<li class="note">{text(note)}</li>' for note in notes)
     return (
-        f'<div class="verdict {known}"><strong>Verdict: {text(word or "unknown")}</strong>'
+        f'<div class="verdict {known}"><strong>Verdict: {text(word or "unknown")}{_ADVICE.get(known, "")}</strong>'
         f" (status: {text(status or 'unfinished')})<ul>{lines}</ul></div>"
     )
 

@@ -160,7 +160,8 @@ class Paced(Modelled):
         self.growth = {kind: float(rate) for kind, rate in (growth or {}).items()}
         if lacking := [kind for kind in self.growth if kind not in self.work_s]:
             raise ValueError(
-                f"growth.{lacking[0]}: says how seconds are split of which work_s.{lacking[0]} is not given"
+                f"growth.{lacking[0]}={self.growth[lacking[0]]:g}: work_s.{lacking[0]} is not set; set it (seconds a"
+                f" step), or remove growth.{lacking[0]}"
             )
 
     def profile(self, cpu: Profile) -> Profile:

@@ -16,16 +16,14 @@ def add_commands(add: Add) -> None:
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: workload, batch_size, …")
     one.add_argument("--device", default="cpu", help="cpu, or what torch calls an accelerator: cuda, cuda:1")
     one.add_argument("--precision", default="fp32", help="of a replay's model: fp32, tf32 (on an accelerator) or bf16")
-    one.add_argument("--flop-s", type=float, help="in place of measuring: FLOPs a second, assumed")
+    one.add_argument("--flop-s", type=float, help="instead of measuring: FLOPs a second, assumed")
     one.add_argument("-o", "--output", type=Path, default=Path("profile.json"), metavar="FILE")
-    one.add_argument(
-        "--trace", type=Path, metavar="FILE", help="in place of measuring: torch.profiler's trace of a job"
-    )
+    one.add_argument("--trace", type=Path, metavar="FILE", help="instead of measuring: torch.profiler's trace of a job")
     one.add_argument("--parameters", type=Path, metavar="FILE", help="of the traced model, from note_parameters")
     one.add_argument("--step-s", type=float, metavar="SECONDS", help="of the traced step, without the profiler")
     one = add("predict", predict, "Step time and bytes of a run that is not made, of any size; simulated.")
     one.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run, such as workers=1000")
-    wrote = "what `longhaul profile` wrote, in place of measuring"
+    wrote = "what `longhaul profile` wrote, instead of measuring"
     one.add_argument("--profile", type=Path, metavar="FILE", help=wrote)
     one.add_argument("--run", metavar="RUN_ID", help="take the profiles of a run; alone, predict that run itself")
     real = "all-reduces as on real machines, by the closed form of this library over TCP sockets"
@@ -39,7 +37,7 @@ def add_commands(add: Add) -> None:
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of a run: topo, workload, batch_size, …")
     parser.add_argument("--run", metavar="RUN_ID", help="take links as this run has probed them; alone, its spec too")
-    against = "in place of planning: these runs' plans, predicted and measured"
+    against = "instead of planning: these runs' plans, predicted and measured"
     parser.add_argument("--against", nargs="+", metavar="RUN_ID", help=against)
     parser.add_argument("--memory", metavar="SIZE", help="of each device, such as '2 GB'; without limit by default")
     schedules = "of 1f1b, gpipe, interleaved, with commas; the first two by default"

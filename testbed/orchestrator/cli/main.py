@@ -134,8 +134,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="such as topo=wan1g compressor=topk; with workload=script, what follows -- are the script's arguments",
     )
     parser.add_argument("--quiet", action="store_true", help="print one line: run id, verdict, folder")
-    parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, all else on stderr")
-    parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout, everything else on stderr")
+    parser.add_argument("--share", action="store_true", help="run even if the machine is in use; timing may suffer")
     parser.add_argument("--fix", action="store_true", help="where the run is refused, take the first of what would do")
     _add_rootless(parser)
     parser.add_argument("--tell-run-id", type=int, help=argparse.SUPPRESS)  # a descriptor, for `up`
@@ -182,7 +182,7 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="its parameters, such as density=0.01")
     parser.add_argument("--no-run", action="store_true", help="laws and speed alone; needs no root")
     parser.add_argument("--no-speed", action="store_true", help="leave out the throughput table")
-    parser.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    parser.add_argument("--share", action="store_true", help="run even if the machine is in use; timing may suffer")
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     add_runs_root(parser)
 
@@ -190,7 +190,7 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
 def _add_by_hand(add: Add) -> None:
     one = add("up", up, "The nodes and links without training, in the background, for `exec`.", epilog=_UP_EPILOG)
     one.add_argument("overrides", nargs="*", metavar="key=value", help="such as topo=us3 workers=6")
-    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    one.add_argument("--share", action="store_true", help="run even if the machine is in use; timing may suffer")
     add_runs_root(one)
     one = add("exec", execute, "Run a command in a node of what is up: longhaul exec NODE -- CMD")
     one.add_argument("node", help="a node, or a region for its router")
@@ -279,7 +279,7 @@ def down(parsed: argparse.Namespace) -> int:
     if (line := left_out_line(summary)) is not None:
         tell(f"  {line}")
     for unknown in summary["unknowns"]:
-        tell(f"  not known: {unknown}")
+        tell(f"  not checked: {unknown}")
     return exit_status(summary)
 
 

@@ -34,28 +34,29 @@ def add_commands(add: Add) -> None:
     one.add_argument("--executor", default="local", metavar="NAME", help="where runs are made: local, ray or slurm")
     text = "of the executor, such as address=10.0.0.1:6379 or partition=long; as often as there are any"
     one.add_argument("--executor-option", action="append", default=[], metavar="KEY=VALUE", help=text)
-    text = "begin no run that would end later than this after the call; in place of the sweep's max_hours"
+    text = "begin no run that would end later than this after the call; replaces the sweep's max_hours"
     one.add_argument("--max-hours", type=_hours, metavar="H", help=text)
-    one.add_argument("--plan", action="store_true", help="say what would be made and how long it takes, make nothing")
-    one.add_argument("--retry", action="store_true", help="try again what was given up after two attempts")
-    text = "where runs are refused, take the first of what would do, for all runs alike"
+    text = "print which runs would be made and how long they take, and end; --plan is the older name"
+    one.add_argument("--dry-run", "--plan", action="store_true", dest="plan", help=text)
+    one.add_argument("--retry", action="store_true", help="retry runs that were given up after two attempts")
+    text = "where runs are refused, take the first override that would do, for all runs"
     one.add_argument("--fix", action="store_true", help=text)
     add_formats(one)
-    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    one.add_argument("--share", action="store_true", help="run even if the machine is in use; timing may suffer")
     add_runs_root(one)
     one = add("tune", tune, "Search settings by time to the target, bytes, or both; each trial is a run.", _TUNE_EPILOG)
     one.add_argument("overrides", nargs="*", metavar="key=a,b", help="settings to search, and what all trials have")
-    one.add_argument("--by", default="time", metavar="WHAT", help="time, bytes or both; time by default")
+    one.add_argument("--by", default="time", metavar="OBJECTIVE", help="time (the default), bytes or both")
     one.add_argument("--trials", type=int, default=20, metavar="N", help="in all, those made before included")
-    one.add_argument("--json", action="store_true", help="the trials as JSON on stdout, all else on stderr")
-    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone")
+    one.add_argument("--json", action="store_true", help="the trials as JSON on stdout, everything else on stderr")
+    one.add_argument("--share", action="store_true", help="run even if the machine is in use; timing may suffer")
     add_runs_root(one)
     one = add("budget", budget, "The least links for a step time, what is sent, and what that costs.", _BUDGET_EPILOG)
     one.add_argument("overrides", nargs="*", metavar="key=value", help="target_step_s, price_per_gb, and as of a run")
     one.add_argument("--check", type=int, default=0, metavar="N", help="emulate N of the points, and compare")
     one.add_argument("--repeats", type=int, default=3, metavar="N", help="measurements of computing; 3 by default")
-    one.add_argument("--json", action="store_true", help="everything as JSON on stdout, all else on stderr")
-    one.add_argument("--share", action="store_true", help="do not insist on having the machine alone, for --check")
+    one.add_argument("--json", action="store_true", help="everything as JSON on stdout, everything else on stderr")
+    one.add_argument("--share", action="store_true", help="run --check even if the machine is in use")
     add_runs_root(one)
 
 

@@ -64,7 +64,7 @@ def machine_lock(*, share: bool) -> Iterator[MachineLock]:
             _held.remove(held)
 
 
-BUSY = "another run is going on this machine, and two would share its cores: wait for it, or give --share"
+BUSY = "another run is going on this machine: wait for it, or give --share (timing may be unreliable)"
 
 
 def require_free(*, share: bool = False) -> None:

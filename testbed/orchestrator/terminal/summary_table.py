@@ -104,7 +104,7 @@ def _results(summary: Mapping[str, Any]) -> Table:
     time_s, wall_s = spoken_time(summary.get("time_s")), spoken_time(summary.get("wall_s"))
     kind = summary.get("kind") or MISSING
     steps = "" if summary.get("steps") is None else f"{spoken(summary.get('steps'), '{:.0f}')} in "
-    table.add_row("steps" if steps else "time", f"{steps}{time_s} {kind}, {wall_s} on the wall")
+    table.add_row("steps" if steps else "time", f"{steps}{time_s} {kind}, {wall_s} wall-clock")
     if _of(step, "mean") is not None:
         words = {"mean": "mean", "p50": "median", "p95": "p95", "exchange_p50": "median with an exchange"}
         known = {word: _of(step, key) for key, word in words.items() if key != "exchange_p50" or _of(step, key)}
@@ -123,10 +123,12 @@ def _results(summary: Mapping[str, Any]) -> Table:
 def _verdict(summary: Mapping[str, Any]) -> Text:
     verdict = str(summary.get("verdict") or MISSING)
     text = Text.assemble(str(summary.get("status") or MISSING), ", ", (verdict, VERDICT_STYLES.get(verdict, "")))
+    if verdict == "invalid":
+        text.append(": do not use these numbers")
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {printable(reason)}")
     if (line := left_out_line(summary)) is not None:
         text.append(f"\n  {printable(line)}", "dim")
     for unknown in summary.get("unknowns") or ():
-        text.append(f"\n  not known: {printable(unknown)}", "dim")
+        text.append(f"\n  not checked: {printable(unknown)}", "dim")
     return text

@@ -107,7 +107,7 @@ def test_links_are_held_against_what_was_asked_at_that_moment(tmp_path: Path) ->
         **OVER_WAN,
     }
     evaluate(of("Use of the WAN links").expr, series, {OF_EAST: 1}, tmp_path)
-    evaluate(of("Round trip above what was asked").expr, series, {'{link="e-w",run="a"}': 0}, tmp_path)
+    evaluate(of("Round trip above target").expr, series, {'{link="e-w",run="a"}': 0}, tmp_path)
 
 
 def test_bytes_on_the_wire_over_bytes_claimed(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_the_error_of_a_measured_round_trip(tmp_path: Path) -> None:
         **RATES,
         **OVER_WAN,
     }
-    evaluate(of("Asked and measured", "D").expr, series, {OF_EAST: 0.0625, OF_BACK: 0.0625}, tmp_path)
-    evaluate(of("Asked and measured", "G").expr, series, {OF_EAST: 0.25, OF_BACK: 0.0}, tmp_path)
+    evaluate(of("Target and measured", "D").expr, series, {OF_EAST: 0.0625, OF_BACK: 0.0625}, tmp_path)
+    evaluate(of("Target and measured", "G").expr, series, {OF_EAST: 0.25, OF_BACK: 0.0}, tmp_path)
 
 
 PHASES = {

@@ -44,7 +44,7 @@ def from_trace(trace: Path, parameters: Path, output: Path, *, step_s: float | N
         give_to_caller(table_file)
     show(_table(found))
     for note in found.notes:
-        tell(f"not known: {note}")
+        tell(f"not checked: {note}")
     if same := _same_as(found.model):
         tell(f"its tensors are those of {same}: workload.model={same} serves too")
     tell(f"written to {output} and {table_file}; use them with")

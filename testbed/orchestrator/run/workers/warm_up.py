@@ -26,7 +26,10 @@ def until_warm(workers: Workers) -> None:
     while len(warm) < len(workers.nodes):
         if time.monotonic() > deadline_s:
             missing = ", ".join(node for node in workers.nodes if node not in warm)
-            raise RunError(f"after {START_TIMEOUT_S:.0f} s still not connected to all peers: {missing}; see logs/")
+            raise RunError(
+                f"{missing}: not connected to all peers within {START_TIMEOUT_S:.0f} s; see logs/. On a busy machine,"
+                " use fewer workers or a larger dilation"
+            )
         received = workers.next_message()
         if received is not None and received[1]["event"] == "warm":
             warm.add(received[0])

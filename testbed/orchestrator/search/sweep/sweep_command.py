@@ -61,7 +61,7 @@ def sweep(
     """
     began_s = time.monotonic()
     if plan and (form not in PLAN_FORMATS or output is not None):
-        raise InputError("sweep --plan: has no table; it is printed as text, or as JSON by --format json")
+        raise InputError("sweep --dry-run: has no table; it is printed as text, or as JSON by --format json")
     place, grid, points = _asked(words, executor, options, runs_root, share=share)
     if place.is_here and not plan:
         require_free(share=share)
@@ -84,7 +84,7 @@ def sweep(
 
 
 PLAN_FORMATS = ("text", "json")
-"""Formats of what `--plan` tells."""
+"""Formats of a dry run (`--dry-run`)."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def test_what_old_runs_lack_is_excused_and_said(tmp_path: Path, capsys: pytest.C
     with served(update(tmp_path / "runs", tmp_path / "archive").data, tmp_path) as server:
         found = check(PrometheusClient(server.address))
         assert main(["dashboard-check", "--prometheus", server.address]) == EXIT_FAILED
-    assert {fault.split(", query")[0] for fault in found.faults} == {"Links, Asked and measured"}, "nobody measured"
+    assert {fault.split(", query")[0] for fault in found.faults} == {"Links, Target and measured"}, "nobody measured"
     whys = {line.rpartition(": ")[2] for line in found.excused}
     older = {why for why in whys if why.startswith("these records are older than")}
     assert whys - older == {

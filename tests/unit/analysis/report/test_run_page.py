@@ -83,7 +83,7 @@ def test_the_report_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
 def test_what_was_not_known_stands_beside_the_verdict(tmp_path: Path) -> None:
     run = with_summary(make_run(tmp_path), unknowns=["lateness <of> delays"])
     html = page_of(load(run.path))
-    shown = "not known: lateness &lt;of&gt; delays"
+    shown = "not checked: lateness &lt;of&gt; delays"
     assert html.index("Verdict: valid") < html.index(shown) < html.index("<h2>")
     assert html.count(shown) == 1
 
@@ -148,7 +148,7 @@ def with_changes(run: RunDir, *changes: dict[str, Any]) -> Record:
 
 def test_changes_are_marked_and_listed(tmp_path: Path) -> None:
     run = with_summary(make_run(tmp_path))
-    assert "Changes while it went on" not in page_of(load(run.path))
+    assert "Network events" not in page_of(load(run.path))
     slower = change(10.004, "set", "oregon", rate_bit_s=(100e6, 20e6), delay_s=(0.03, 0.05))
     html = page_of(with_changes(run, slower, change(20.001, "down")))
     Page(html)
@@ -258,21 +258,21 @@ def test_report_names_every_directory_that_is_no_run(tmp_path: Path, capsys: pyt
 
 def test_a_search_of_sizes_has_a_table(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    assert "Search of the size of buckets" not in run_report(load(run.path))[0]
+    assert "Bucket size search" not in run_report(load(run.path))[0]
     note = {"t_s": 1.5, "event": "tuning", "rank": 0, "step": 5, "what": HOSTILE, "size_bytes": 4_000_000, "trial": 1}
     with run.events.open("a") as file:
         file.write(json.dumps({**note, "buckets": 7, "step_s": 0.25}) + "\n")
         file.write(json.dumps({**note, "what": "chosen", "buckets": None, "step_s": None}) + "\n")
     html, _ = run_report(load(run.path))
     Page(html)
-    table = html.partition("Search of the size of buckets")[2].partition("</table>")[0]
+    table = html.partition("Bucket size search")[2].partition("</table>")[0]
     assert HOSTILE not in table
     assert "a step takes (ms)" in table and ">250<" in table and "chosen" in table
 
 
 def test_replicas_without_a_server_have_a_table(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    assert "Replicas and their neighbours" not in run_report(load(run.path))[0]
+    assert "Gossip replicas" not in run_report(load(run.path))[0]
     graph = {"graph": HOSTILE, "edges": 13, "wan_edges": 1, "most_neighbours": 4, "spectral_gap": 0.07125}
     notes = [{"t_s": 1.5, "event": "mixing", "rank": 0, "step": 1, **graph, "consensus_step_size": 0.1}]
     notes += [{"t_s": 9.0, "event": "consensus", "rank": rank, "step": 8, "distance": 0.01} for rank in (0, 1)]
@@ -280,7 +280,7 @@ def test_replicas_without_a_server_have_a_table(tmp_path: Path) -> None:
         file.writelines(json.dumps(note) + "\n" for note in notes)
     html, _ = run_report(load(run.path))
     Page(html)
-    section = html.partition("Replicas and their neighbours")[2].partition("</table>")[0]
+    section = html.partition("Gossip replicas")[2].partition("</table>")[0]
     assert HOSTILE not in section
     assert "13 edges, 1 of them between regions; at most 4 neighbours; spectral gap 0.0712; consensus step" in section
     found = " ".join(re.sub(r"<[^>]*>", " ", section).split())
@@ -289,7 +289,7 @@ def test_replicas_without_a_server_have_a_table(tmp_path: Path) -> None:
 
 def test_keys_and_values_that_are_far_have_a_table(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    assert "Keys and values far away" not in run_report(load(run.path))[0]
+    assert "KV transfer" not in run_report(load(run.path))[0]
     text = {"tokens": 63, "found": [1, 2], "set_up_bytes": 4_000, "near_bytes": 5_000, "up_bytes": 600, "down_bytes": 7}
     text |= {
         "round_trips": 252,
@@ -306,7 +306,7 @@ def test_keys_and_values_that_are_far_have_a_table(tmp_path: Path) -> None:
         file.writelines(json.dumps(note) + "\n" for note in notes)
     html, _ = run_report(load(run.path))
     Page(html)
-    section = html.partition("Keys and values far away")[2].partition("</table>")[0]
+    section = html.partition("KV transfer")[2].partition("</table>")[0]
     found = " ".join(re.sub(r"<[^>]*>", " ", section).split())
     sizes = "4 600 7 5 252 + 3 ahead 250"
     assert "set up (kB) up (B) down (B) near (kB) round trips to the first (ms)" in found
@@ -323,7 +323,7 @@ def test_a_plan_of_factors_has_a_table(tmp_path: Path) -> None:
         file.write(json.dumps(note) + "\n")
     html, _ = run_report(load(run.path))
     Page(html)
-    section = html.partition("Who inverts which of K-FAC's factors".replace("'", "&#x27;"))[2].partition("</table>")[0]
-    assert "4 factors, which travel in 2 groups" in section
+    section = html.partition("K-FAC factor assignment")[2].partition("</table>")[0]
+    assert "4 factors, sent in 2 groups" in section
     found = " ".join(re.sub(r"<[^>]*>", " ", section).split())
     assert found.endswith("every worker 1 101 101 rank 0 1 103 103 rank 1 2 102 202")

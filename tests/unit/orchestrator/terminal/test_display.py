@@ -311,6 +311,6 @@ def test_the_final_table_shows_asked_beside_measured() -> None:
         "12 s",
         "suspect",
         "CPU idle",
-        "not known: cpu pressure",
+        "not checked: cpu pressure",
     ):
         assert shown in text
