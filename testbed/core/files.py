@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 MAX_OBJECT_BYTES = 50_000_000
 """A summary is some kilobytes, a spec with traces in it some megabytes; a larger file is something else."""
 MAX_LINE_CHARACTERS = 10_000_000
+_MAX_INTEGER = 2**64
+_SPARSE_BYTES, _SPARSE_RATIO = 64_000_000, 1000
+"""A larger file that takes so much less of the disk is no record: no file system packs one like that."""
+_SUSPECT = re.compile(r"NaN|Infinity|[0-9]{19}|[eE][+-]?[0-9]{3}|\\u[dD][89a-fA-F]")
+"""What a JSON text without it cannot hold: constants, numbers that are too large, halves of surrogate pairs."""
 
 
 def open_regular(path: Path) -> TextIO:
@@ -38,7 +45,7 @@ def _descriptor(path: Path) -> int:
     # what replaced it since must neither be followed nor block
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        _require_regular(path, os.fstat(descriptor).st_mode)
+        require_plain(path.name, os.fstat(descriptor))
     except ValueError:
         os.close(descriptor)
         raise
@@ -48,6 +55,18 @@ def _descriptor(path: Path) -> int:
 def _require_regular(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         raise ValueError(f"{path.name} is {'a link' if stat.S_ISLNK(mode) else 'no regular file'}")
+
+
+def require_plain(name: str, found: os.stat_result) -> None:
+    """Check what was opened under `name`.
+
+    Raises:
+        ValueError: It is no regular file, or claims far more bytes than it takes of the disk.
+    """
+    _require_regular(Path(name), found.st_mode)
+    taken_bytes = found.st_blocks * 512
+    if found.st_size > max(_SPARSE_BYTES, taken_bytes * _SPARSE_RATIO):
+        raise ValueError(f"{name} is no such file of ours: it claims {found.st_size} bytes and takes {taken_bytes}")
 
 
 def is_regular(path: Path) -> bool:
@@ -69,13 +88,64 @@ def read_object(path: Path, most_bytes: int = MAX_OBJECT_BYTES) -> dict[str, Any
         if size_bytes > most_bytes:
             raise ValueError(f"{path.name} is no such file of ours ({size_bytes} bytes)")
         text = file.read(most_bytes)
+    return object_of(text, path.name)
+
+
+def object_of(text: str, name: str) -> dict[str, Any]:
+    """Return the one JSON object of a text; what is no number is None.
+
+    Raises:
+        ValueError: It holds something else.
+    """
     try:
-        data = json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, RecursionError) as error:  # thousands of brackets in each other are a recursion
-        raise ValueError(f"{path.name} is not JSON") from error
+        data = parse_json(text, strict=False)
+    except ValueError as error:
+        raise ValueError(f"{name} is not JSON") from error
     if not isinstance(data, dict):
-        raise ValueError(f"{path.name} holds no object")
+        raise ValueError(f"{name} holds no object")
     return data
+
+
+def parse_json(text: str, *, strict: bool) -> Any:
+    """Return the value of a JSON text that somebody else has written.
+
+    Args:
+        strict: Refuse NaN, infinity, and numbers that neither a float nor 64 bits hold; else they are None.
+
+    Raises:
+        ValueError: It is not JSON, is nested too deeply, or holds half of a surrogate pair, which is no Unicode.
+    """
+    try:
+        if not _SUSPECT.search(text):
+            return json.loads(text)
+        otherwise = _refuse if strict else _none
+        data = json.loads(
+            text,
+            parse_constant=otherwise,
+            parse_float=lambda digits: _within(float(digits), sys.float_info.max, otherwise),
+            parse_int=lambda digits: _within(int(digits), _MAX_INTEGER, otherwise),
+        )
+        json.dumps(data, ensure_ascii=False).encode()
+    except RecursionError as error:  # thousands of brackets in each other
+        raise ValueError("it is nested too deeply") from error
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half of a surrogate pair, which is no text") from error
+    return data
+
+
+def _within(value: float, most: float, otherwise: Callable[[str], None]) -> float | None:
+    if -most <= value <= most:
+        return value
+    otherwise("so large a number")
+    return None
+
+
+def _none(_: str) -> None:
+    return None
+
+
+def _refuse(what: str) -> None:
+    raise ValueError(f"{what} is no number that can be kept")
 
 
 def whole_lines(file: TextIO) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from testbed.analysis.capture.flows import bursts, flows, peaks
 from testbed.analysis.capture.pcap import UDP, Frames
 from testbed.analysis.record.record import Record, is_finite
 from testbed.core.errors import InputError
+from testbed.core.files import read_object
 from testbed.core.units import format_size
 
 AGREEMENT = 0.005
@@ -32,7 +33,7 @@ def analyse(record: Record) -> dict[str, Any]:
     """
     directory = record.run.path / "capture"
     try:
-        index: dict[str, Any] = json.loads((directory / "capture.json").read_text())
+        index = read_object(directory / "capture.json")
     except (OSError, ValueError) as error:
         raise InputError(f"{record.run_id}: no capture ({error}); make a run with capture=wan") from error
     start_unix_s = record.start_unix_s
@@ -40,7 +41,7 @@ def analyse(record: Record) -> dict[str, Any]:
         raise InputError(f"{record.run_id}: nothing says when it began")
     directions: list[dict[str, Any]] = []
     faults: list[str] = []
-    for entry in index["files"]:
+    for entry in _entries(record, index):
         try:
             frames = pcap.read(directory / entry["file"], entry.get("mtu_bytes") or _USUAL_MTU_BYTES)
             directions.append(_direction(record, index, entry, frames, start_unix_s))
@@ -56,6 +57,21 @@ def analyse(record: Record) -> dict[str, Any]:
         "notes": list(_notes(index, directions)),
         "warnings": list(_warnings(index, directions)),
     }
+
+
+def _entries(record: Record, index: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the index says of each file.
+
+    Raises:
+        InputError: An entry is none, or names a file elsewhere.
+    """
+    entries = index.get("files")
+    for entry in entries if isinstance(entries, list) else [None]:
+        words = [entry.get(key) for key in ("link", "from", "to")] if isinstance(entry, dict) else [None]
+        name = entry.get("file") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or Path(name).name != name or not all(isinstance(word, str) for word in words):
+            raise InputError(f"{record.run_id}: capture.json names no files of its folder")
+    return list(entries or ())
 
 
 def _direction(

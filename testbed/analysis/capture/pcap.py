@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.core.errors import InputError
+from testbed.core.files import open_regular_bytes
 
 TCP, UDP = 6, 17
 SYN, FIN = 0x02, 0x01
@@ -66,7 +67,7 @@ def read(path: Path, mtu_bytes: int) -> Frames:
     used_bytes, is_torn = _FILE_HEADER_BYTES, False
     try:
         # given a path, scapy would leave what is no capture open; its types know of paths only
-        with path.open("rb") as file, RawPcapReader(file) as reader:  # type: ignore[arg-type]
+        with open_regular_bytes(path) as file, RawPcapReader(file) as reader:  # type: ignore[arg-type]
             if reader.linktype != 1:
                 raise InputError(f"{path}: link type {reader.linktype}, expected 1, Ethernet")
             per_second = 1_000_000_000 if reader.nano else 1_000_000
@@ -77,7 +78,7 @@ def read(path: Path, mtu_bytes: int) -> Frames:
                     break
                 heads.append(data[:_HEADERS_BYTES].ljust(_HEADERS_BYTES, b"\0"))
                 fields.append((found.sec, found.usec, found.wirelen))
-    except (OSError, Scapy_Exception) as error:
+    except (OSError, ValueError, Scapy_Exception) as error:
         raise InputError(f"{path}: cannot be read as a capture: {error}") from error
     columns = np.array(fields, dtype=np.int64).reshape(-1, 3)
     time_ns = columns[:, 0] * 1_000_000_000 + columns[:, 1] * (1_000_000_000 // per_second)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TextIO
 
 from testbed.analysis.record.record import Record
 from testbed.analysis.record.samples import Key, Series
@@ -19,16 +19,18 @@ from testbed.core.record.metrics import METRICS, Labels, run_labels
 HOLD_MS = 1000
 """A server that scraped the run live once a second would have stored every value again each second, and panels expect
 that: after 5 s without a sample a series ends for them. Longer pauses are therefore filled with the last value."""
+MAX_SAMPLES = 20_000_000
+"""Of one run, some 2 GB of text; a record that would give more has a time in it that cannot be."""
 
 
-def write_openmetrics(record: Record, series: Series, path: Path, start_unix_s: float | None = None) -> int:
+def write_openmetrics(record: Record, series: Series, file: TextIO, start_unix_s: float | None = None) -> int:
     """Write `series`, and return the number of samples.
 
     Args:
         start_unix_s: Unix time of the first step; None takes the run's own.
 
     Raises:
-        ValueError: nobody knows when the run began.
+        ValueError: nobody knows when the run began, or its events would give more samples than a run has.
     """
     start_unix_s = record.start_unix_s if start_unix_s is None else start_unix_s
     if start_unix_s is None:
@@ -36,20 +38,28 @@ def write_openmetrics(record: Record, series: Series, path: Path, start_unix_s: 
     start_ms = round(start_unix_s * 1000)
     common = _common_labels(record)
     count = 0
-    with path.open("w", newline="\n") as file:
-        by_name: dict[str, list[Key]] = {name: [] for name in sorted(METRICS)}
-        for key in sorted(series.points):
-            by_name[key[0]].append(key)
-        for name, keys in by_name.items():
-            metric = METRICS[name]
-            file.write(f"# HELP {name} {_escaped(metric.help)}\n# TYPE {name} {metric.kind}\n")
-            for key in keys:
-                head = f"{metric.series}{{{_label_text(common + key[1])}}}"
-                for t_ms, value in _held(series, key):
-                    file.write(f"{head} {_number(value)} {_seconds(start_ms + t_ms)}\n")
-                    count += 1
-        file.write("# EOF\n")
+    _refuse_endless(series)
+    by_name: dict[str, list[Key]] = {name: [] for name in sorted(METRICS)}
+    for key in sorted(series.points):
+        by_name[key[0]].append(key)
+    for name, keys in by_name.items():
+        metric = METRICS[name]
+        file.write(f"# HELP {name} {_escaped(metric.help)}\n# TYPE {name} {metric.kind}\n")
+        for key in keys:
+            head = f"{metric.series}{{{_label_text(common + key[1])}}}"
+            for t_ms, value in _held(series, key):
+                file.write(f"{head} {_number(value)} {_seconds(start_ms + t_ms)}\n")
+                count += 1
+    file.write("# EOF\n")
     return count
+
+
+def _refuse_endless(series: Series) -> None:
+    """Pauses are filled second by second, so one absurd time in the record would fill the disk."""
+    seconds = ((series.end_ms - min(points)) // HOLD_MS + len(points) for points in series.points.values() if points)
+    expected = sum(seconds)
+    if expected > MAX_SAMPLES:
+        raise ValueError(f"its events would give {expected} samples: one of them has a time that cannot be")
 
 
 def _common_labels(record: Record) -> Labels:

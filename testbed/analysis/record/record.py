@@ -25,11 +25,20 @@ Point = tuple[float, float]
 """(t_s, value)."""
 Direction = tuple[str, str, str]
 """(link, from, to): between two places there may be several links."""
+_MAX_TIME_S = 10 * 365 * 24 * 3600.0
+"""Longer than any run; an event of a later moment, or of one so long before the run, is none of its."""
+_LAST_UNIX_S = 2**33
+"""In the year 2242: what reads milliseconds of Unix time reads this one."""
 
 
 def is_finite(value: object) -> TypeGuard[float]:
     # by comparing: an integer of hundreds of digits is no float
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def is_time(value: object) -> TypeGuard[float]:
+    """Return True for a moment of a run, in seconds since its first step."""
+    return is_finite(value) and not isinstance(value, bool) and abs(value) <= _MAX_TIME_S
 
 
 def spoken_directions(directions: Iterable[Direction]) -> dict[Direction, str]:
@@ -58,7 +67,7 @@ class Record:
     def events(self) -> list[dict[str, Any]]:
         """In order of `t_s`. Read when first asked for: a table over hundreds of runs does without."""
         try:
-            timed = [event for event in self.run.read_events() if isinstance(event.get("t_s"), int | float)]
+            timed = [event for event in self.run.read_events() if is_time(event.get("t_s"))]
         except (OSError, ValueError):
             return []
         return sorted(timed, key=lambda event: event["t_s"])
@@ -71,7 +80,7 @@ class Record:
     def start_unix_s(self) -> float | None:
         """When step 1 began; where nobody wrote it down, the second in which the run was named."""
         start = self.provenance.get("start_unix_s")
-        if isinstance(start, int | float):
+        if is_finite(start) and 0 <= start <= _LAST_UNIX_S:
             return float(start)
         with contextlib.suppress(ValueError):
             return float(calendar.timegm(time.strptime(self.run_id[:16], "%Y%m%dT%H%M%SZ")))

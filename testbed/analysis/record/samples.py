@@ -12,6 +12,9 @@ from testbed.core.record.metrics import FIRST_STEP_COUNTERS, METRICS, Labels
 Key = tuple[str, Labels]
 """(metric name, labels)."""
 
+MAX_SERIES = 100_000
+"""Of one run. A thousand links and ranks have some ten thousand."""
+
 
 @dataclass
 class Series:
@@ -42,9 +45,11 @@ def series_of(record: Record) -> Series:
         series.end_ms = max(series.end_ms, t_ms)
         try:
             changed = totals.add(event)
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             broken += 1
             continue
+        if len(series.points) > MAX_SERIES:
+            raise ValueError(f"its events name more than {MAX_SERIES} series, more than any run has")
         for name, labels, value in changed:
             is_counter = METRICS[name].kind == "counter"
             if is_counter and t_ms < 0:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
-import os
 from collections.abc import Callable
-from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
 import numpy as np
 
 from testbed.analysis.record.record import Record
 from testbed.analysis.record.samples import Series, series_of
+from testbed.core.record.directory import Directory
 from testbed.core.record.metrics import METRICS
 
 # `samples.parquet`: every sample of a run, one a row.
 
 
-def write_parquet(series: Series, path: Path) -> None:
+def write_parquet(series: Series, file: BinaryIO) -> None:
     """Write (t_s DOUBLE, metric VARCHAR, labels MAP(VARCHAR, VARCHAR), value DOUBLE), ordered by all but the value."""
     keys = sorted(series.points)
     connection = duckdb.connect(config={"threads": 1})
@@ -36,11 +37,11 @@ def write_parquet(series: Series, path: Path) -> None:
     }
     # Values take part in no cast or arithmetic: what the record says is what the file holds.
     connection.register("samples", columns)
-    target = str(path).replace("'", "''")
     connection.execute(
         "COPY (SELECT t_ms / 1000 AS t_s, metric, CAST(labels::JSON AS MAP(VARCHAR, VARCHAR)) AS labels, value"
         " FROM samples JOIN series USING (id) ORDER BY t_ms, id)"
-        f" TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
+        # by the file's descriptor: a name could lead elsewhere by then
+        f" TO '/proc/self/fd/{file.fileno()}' (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
     )
     connection.close()
 
@@ -58,37 +59,37 @@ def finish(record: Record) -> tuple[dict[str, int | None], list[str]]:
     series = functools.cache(lambda: series_of(record))
 
     # Each imports what it needs itself, so that a library that is missing costs one file only.
-    def parquet(path: Path) -> None:
-
+    def parquet(file: BinaryIO) -> None:
         counts["samples"], counts["series"] = series().count, len(series().points)
         faults.extend(series().faults)
-        write_parquet(series(), path)
+        write_parquet(series(), file)
 
-    def openmetrics(path: Path) -> None:
+    def openmetrics(file: BinaryIO) -> None:
         from testbed.analysis.record.openmetrics import write_openmetrics
 
-        counts["openmetrics_samples"] = write_openmetrics(record, series(), path)
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        counts["openmetrics_samples"] = write_openmetrics(record, series(), text)
+        text.detach()  # it is not the text's to close
 
-    def report(path: Path) -> None:
+    def report(file: BinaryIO) -> None:
         from testbed.analysis.report.run_page import run_report
 
         html, undrawn = run_report(record)
-        path.write_text(html, encoding="utf-8")
+        file.write(html.encode())
         faults.extend(f"{run.report.name}: {fault}" for fault in undrawn)
 
-    for path, write in ((run.samples, parquet), (run.openmetrics, openmetrics), (run.report, report)):
-        faults += _attempt(path, write)
+    with Directory(run.path) as folder:
+        for path, write in ((run.samples, parquet), (run.openmetrics, openmetrics), (run.report, report)):
+            faults += _attempt(folder, path.name, write)
     return counts, faults
 
 
-def _attempt(path: Path, write: Callable[[Path], None]) -> list[str]:
+def _attempt(folder: Directory, name: str, write: Callable[[BinaryIO], None]) -> list[str]:
     """Write beside and rename: a reader meets neither half a file nor, after a failure, a stale one."""
-    part = path.with_name(f".{path.name}.part")
     try:
-        write(part)
-        os.replace(part, path)
+        with folder.replaced(name) as file:
+            write(file)
     except Exception as error:
-        part.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
-        return [f"{path.name}: {type(error).__name__}: {error}"]
+        folder.remove(name)
+        return [f"{name}: {type(error).__name__}: {error}"]
     return []

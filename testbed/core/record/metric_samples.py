@@ -37,11 +37,11 @@ def _rank(event: dict[str, Any]) -> Labels:
 
 
 def _node(event: dict[str, Any]) -> Labels:
-    return (("node", event["node"]),)
+    return (("node", str(event["node"])),)
 
 
 def _direction(event: dict[str, Any]) -> Labels:
-    return (("link", event["name"]), ("source", event["from"]), ("target", event["to"]))
+    return (("link", str(event["name"])), ("source", str(event["from"])), ("target", str(event["to"])))
 
 
 _AS_TOLD: Mapping[str, tuple[Callable[[dict[str, Any]], Labels], Mapping[str, str]]] = {
@@ -59,7 +59,7 @@ _AS_TOLD: Mapping[str, tuple[Callable[[dict[str, Any]], Labels], Mapping[str, st
     ),
     "payload": (_rank, {"longhaul_payload_bytes": "payload_bytes"}),
     "model": (_none, {"longhaul_dense_bytes_per_step": "dense_bytes_step"}),
-    "evaluation": (lambda event: (("name", event["name"]),), {"longhaul_train_metric_ratio": "value"}),
+    "evaluation": (lambda event: (("name", str(event["name"])),), {"longhaul_train_metric_ratio": "value"}),
     "link": (
         _direction,
         {
@@ -69,7 +69,7 @@ _AS_TOLD: Mapping[str, tuple[Callable[[dict[str, Any]], Labels], Mapping[str, st
             "longhaul_link_queue_bytes": "backlog_bytes",
         },
     ),
-    "rtt": (lambda event: (("link", event["name"]),), {"longhaul_link_rtt_seconds": "rtt_s"}),
+    "rtt": (lambda event: (("link", str(event["name"])),), {"longhaul_link_rtt_seconds": "rtt_s"}),
     "delay_line": (
         _direction,
         {"longhaul_delay_line_late_seconds": "late_p99_s", "longhaul_delay_line_dropped_packets": "queue_drops"},
@@ -110,16 +110,16 @@ _AS_TOLD: Mapping[str, tuple[Callable[[dict[str, Any]], Labels], Mapping[str, st
 def _step(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
     yield "longhaul_train_steps", _rank(event), 1
     for phase, seconds in (event.get("phase_s") or {}).items():
-        yield "longhaul_train_phase_seconds", (*_rank(event), ("phase", phase)), seconds
+        yield "longhaul_train_phase_seconds", (*_rank(event), ("phase", str(phase))), seconds
 
 
 def _target(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
     if event.get("metric_name"):
-        yield "longhaul_run_metric_target_ratio", (("name", event["metric_name"]),), event.get("metric_target")
+        yield "longhaul_run_metric_target_ratio", (("name", str(event["metric_name"])),), event.get("metric_target")
 
 
 def _measurement(event: dict[str, Any]) -> Iterator[tuple[str, Labels, float | None]]:
-    labels = (*_direction(event), ("stage", event["stage"]))
+    labels = (*_direction(event), ("stage", str(event["stage"])))
     yield "longhaul_link_measured_bytes_per_second", labels, _bytes_s(event)
     yield "longhaul_link_measured_rtt_seconds", labels, event.get("rtt_s")
 
@@ -218,6 +218,9 @@ class Totals:
         """Return the samples of `event` as they stand after it. Missing (None) values give none."""
         changed: list[Sample] = []
         found = list(samples_of(event))
+        for name, _, value in found:
+            if not isinstance(value, int | float | None):  # a record may come from anywhere, and `float` reads texts
+                raise TypeError(f"{name} is no number")
         with self._lock:
             for name, labels, value in found:
                 if value is None:

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from testbed.core.files import open_regular, whole_lines
+from testbed.core.errors import MachineError
+from testbed.core.files import open_regular, open_regular_bytes, parse_json, read_object, whole_lines
+from testbed.core.record.directory import Directory, is_ours_alone, open_lock
 
 OWNER = "LONGHAUL_OWNER"
 """Environment variable of what is root in a user namespace of its own: the user id of who called."""
@@ -27,6 +29,8 @@ def runtime_root(uid: int) -> Path:
 
 OWN_UID = int(os.environ.get(OWNER, os.geteuid()))
 RUNTIME_ROOT = runtime_root(OWN_UID)
+MAX_EVENTS_BYTES = 8_000_000_000
+"""Of one event file; a record is some megabytes, and one of a day on many ranks some gigabytes."""
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9_.+-]{1,80}$")
 
 
@@ -40,18 +44,22 @@ def new_run_id(topo: str, strategy: str, compressor: str, spec_hash: str, now_s:
     return "-".join([stamp, *names, spec_hash[:8]])
 
 
+def make_runtime_root(place: Path) -> None:
+    """Make a user's folder for sockets and locks.
+
+    Raises:
+        MachineError: Somebody else has made it, or may write in it, who could replace what is put there.
+    """
+    place.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    if not is_ours_alone(place):
+        raise MachineError(f"{place}: belongs to somebody else, so a run's sockets are not safe there: remove it")
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write by rename, so that a reader never meets half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(data, file, indent=2, allow_nan=False)
-            file.write("\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    text = json.dumps(data, indent=2, allow_nan=False)
+    with Directory(path.parent.resolve()) as folder, folder.replaced(path.name) as file:
+        file.write(f"{text}\n".encode())
 
 
 class RunDir:
@@ -107,23 +115,38 @@ class RunDir:
         """Every whole line of the event file; what a kill or a full disk cut short is left out.
 
         Raises:
-            ValueError: it is no regular file.
+            ValueError: it is no regular file, or larger than any record.
         """
         try:
             file = open_regular(self.events)
         except FileNotFoundError:
             return
         with file:
+            if (size_bytes := os.fstat(file.fileno()).st_size) > MAX_EVENTS_BYTES:
+                raise ValueError(f"{self.events.name} is no record of ours ({size_bytes} bytes)")
             for line in whole_lines(file):
                 try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
+                    event = parse_json(line, strict=False)
+                except ValueError:
                     continue
                 if isinstance(event, dict) and "event" in event:
                     yield event
 
     def read_json(self, path: Path) -> Any:
-        return json.loads(path.read_text()) if path.exists() else None
+        """Return the object of one of its files, None if there is none.
+
+        Raises:
+            ValueError: It is no regular file, too large, or holds no object.
+        """
+        try:
+            return read_object(path)
+        except FileNotFoundError:
+            return None
+
+    @property
+    def is_own(self) -> bool:
+        """True if the directory belongs to this process's user, or is not there."""
+        return not self.path.exists() or self.path.lstat().st_uid == os.geteuid()
 
     @property
     def lock(self) -> Path:
@@ -139,10 +162,15 @@ class RunDir:
         Args:
             wait: `is_alive` of another process holds it for a moment, so a run waits for its own; without, another
                 holder means False at once.
+
+        A directory of another user's is never had: its lock lies where that user may write.
         """
+        if not self.is_own:  # its owner could have replaced the lock by a link
+            yield False
+            return
         lock = self.lock
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("w") as file:
+        make_runtime_root(lock.parent)
+        with open_lock(lock) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
@@ -156,10 +184,10 @@ class RunDir:
     def is_alive(self) -> bool:
         """Whether some process holds the run's lock; who may not look must take it that one does."""
         try:
-            with self.lock.open("r") as file:
+            with open_regular_bytes(self.lock) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
-        except OSError:
+        except (OSError, ValueError):
             return True
         return False

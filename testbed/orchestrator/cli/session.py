@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from testbed.core.errors import InputError, MachineError, RunError
+from testbed.core.files import read_object
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.spec.run_spec import PROGRAMS, RunSpec
 from testbed.orchestrator.config.config import resolve
@@ -199,7 +200,7 @@ def _environment(run: RunDir, *, is_router: bool) -> dict[str, str]:
 
 
 def _spec(run: RunDir) -> RunSpec:
-    return RunSpec.from_json(json.loads(run.spec.read_text()))
+    return RunSpec.from_json(read_object(run.spec))
 
 
 def _node_process(run: RunDir, node: str) -> int:

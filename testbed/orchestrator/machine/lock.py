@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from testbed.core.errors import MachineError
-from testbed.core.record.run_directory import RUNTIME_ROOT, runtime_root
+from testbed.core.record.run_directory import RUNTIME_ROOT, make_runtime_root, runtime_root
 
 MACHINE_LOCK = RUNTIME_ROOT / "machine.lock"
 SHARED_LOCK = RUNTIME_ROOT / "shared.lock"
@@ -48,7 +47,7 @@ def machine_lock(*, share: bool) -> Iterator[MachineLock]:
     """Raises:
     MachineError: another run has the machine, and `share` is not given.
     """
-    make_runtime_root()
+    make_runtime_root(RUNTIME_ROOT)
     with _opened(MACHINE_LOCK) as alone, _opened(SHARED_LOCK) as shared:
         if share:
             fcntl.flock(shared, fcntl.LOCK_SH)
@@ -100,18 +99,6 @@ def held_if_free() -> Iterator[bool]:
         else:
             is_held = True
         yield is_held
-
-
-def make_runtime_root(place: Path | None = None) -> None:
-    """
-    Raises:
-        MachineError: somebody else has made it, who could replace what is put there.
-    """
-    place = RUNTIME_ROOT if place is None else place
-    place.mkdir(mode=0o755 if _is_root() else 0o700, parents=True, exist_ok=True)
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise MachineError(f"{place}: belongs to somebody else, so a run's sockets are not safe there: remove it")
 
 
 def _is_root() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,14 +25,27 @@ def outermost_new(path: Path) -> Path:
 
 
 def give_to_caller(path: Path) -> None:
-    """Files made under sudo belong to who called it."""
+    """Files made under sudo belong to who called it.
+
+    A file of root's with several names stays root's: one of them may lie elsewhere.
+    """
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if user is None or group is None:
         return
     if path.is_char_device() or path.is_fifo():  # a user may name /dev/stdout for a file
         return
-    for found in [path, *path.rglob("*")]:
-        os.chown(found, int(user), int(group), follow_symlinks=False)
+    _give(os.fspath(path), int(user), int(group))
+    # by descriptors: who owns a folder could replace it by a link between two steps
+    for _, folders, files, descriptor in os.fwalk(path):
+        for name in (*folders, *files):
+            _give(name, int(user), int(group), descriptor)
+
+
+def _give(name: str, user: int, group: int, folder: int | None = None) -> None:
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 and found.st_uid == os.geteuid():
+        return
+    os.chown(name, user, group, dir_fd=folder, follow_symlinks=False)
 
 
 def place(output: Path) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, LonghaulError, RunError
-from testbed.core.files import printable
+from testbed.core.files import printable, read_object
 from testbed.core.processes import end_with
+from testbed.core.record.directory import Directory
 from testbed.core.record.run_directory import RUN_ID, RunDir, write_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.machine import clone
@@ -26,28 +29,23 @@ from testbed.orchestrator.observation.verdict.judge import Judge
 from testbed.orchestrator.terminal.terminal import say
 
 _ANALYSIS_TIMEOUT_S = 120.0
+_MAX_FILE_BYTES = 4_000_000_000
+"""Of one derived file."""
 
 
 def seal(run: RunDir, status: str, faults: Sequence[str] = (), *, wall_s: float | None) -> dict[str, Any]:
     """Write what a run's record still lacks; `summary.json` last. Returns the summary.
 
     `faults` are what the run said of its end; without, those of its record are taken.
-
-    The report needs the summary's content, so it is handed to the analysis in a file of another name first.
     """
     summary = _summary(run, status, faults, wall_s)
-    draft = run.path / ".summary.json"
-    write_json(draft, summary)
-    lacking = analyse(run, draft)
-    if lacking:
-        summary["reasons"] = [*summary["reasons"], *lacking]
-        write_json(draft, summary)
-    draft.replace(run.summary)
+    summary["reasons"] = [*summary["reasons"], *analyse(run, summary)]
+    write_json(run.summary, summary)
     return summary
 
 
 def _summary(run: RunDir, status: str, faults: Sequence[str], wall_s: float | None) -> dict[str, Any]:
-    spec = RunSpec.from_json(json.loads(run.spec.read_text()))
+    spec = RunSpec.from_json(read_object(run.spec))
     judge, recorded = Judge(spec), []
     for event in run.read_events():
         judge.add(event)
@@ -61,29 +59,43 @@ def _summary(run: RunDir, status: str, faults: Sequence[str], wall_s: float | No
     return summarise(run, **told, reasons=reasons, unknowns=unknowns, wall_s=wall_s)
 
 
-def analyse(run: RunDir, draft: Path) -> list[str]:
-    """Derived files. What cannot be made (a full disk) is said in the summary and can be made again later."""
+def analyse(run: RunDir, summary: Mapping[str, Any]) -> list[str]:
+    """Derived files. What cannot be made (a full disk) is said in the summary and can be made again later.
+
+    The report needs the summary's content, which is written last.
+    """
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "testbed.analysis", "finish", str(run.path), "--summary", str(draft)],
+            [sys.executable, "-m", "testbed.analysis", "finish", str(run.path), "--summary", "-"],
+            input=json.dumps(summary, allow_nan=False),
             capture_output=True,
             text=True,
             timeout=_ANALYSIS_TIMEOUT_S,
             env=clone.environment(),
             cwd=clone.CLONE,
             start_new_session=True,  # a Ctrl-C that ended the run must not end its record too
-            preexec_fn=functools.partial(end_with, os.getpid()),
+            preexec_fn=functools.partial(_bounded, os.getpid()),
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
+        with contextlib.suppress(OSError), Directory(run.path) as folder:
+            folder.remove_parts()
         return [f"report and samples could not be made: {error}"]
     if done.returncode != 0:
         return [f"report and samples are not complete: {(done.stderr.strip().splitlines() or ['no word why'])[-1]}"]
     return []
 
 
+def _bounded(parent: int) -> None:
+    """End with the parent, and write no file that is larger than any run's: a record may claim what it likes."""
+    end_with(parent)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most = _MAX_FILE_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILE_BYTES)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
 def seal_killed(runs_root: Path) -> list[str]:
-    """Seal every run that ended without a summary and whose supervisor is gone. Returns their ids.
+    """Seal every run of this user's that ended without a summary and whose supervisor is gone. Returns their ids.
 
     Raises:
         RunError: records too damaged to be sealed, after all others are.
@@ -110,14 +122,16 @@ def seal_killed(runs_root: Path) -> list[str]:
 
 def _seal_killed(run: RunDir) -> None:
     remove_leftovers(run.run_id)
-    if not run.spec.exists():
-        if any(not path.name.startswith(".") and path != run.logs for path in run.path.iterdir()):
-            raise ValueError("it has no spec.json")  # damaged, or not ours: nothing to throw away unasked
-        shutil.rmtree(run.path)  # killed before it wrote the first thing
-        return
-    (run.path / ".reserve").unlink(missing_ok=True)
-    last_s = run.events.stat().st_mtime if run.events.exists() else time.time()
-    seal(run, "killed", wall_s=max(0.0, last_s - run.spec.stat().st_mtime))
+    with Directory(run.path) as folder:
+        begun_s = folder.modified_s(run.spec.name)
+        if begun_s is None:
+            if any(not name.startswith(".") and name != run.logs.name for name in folder.names()):
+                raise ValueError("it has no spec.json")  # damaged, or not ours: nothing to throw away unasked
+            shutil.rmtree(run.path)  # killed before it wrote the first thing
+            return
+        folder.remove(".reserve")
+        last_s = folder.modified_s(run.events.name)
+    seal(run, "killed", wall_s=max(0.0, (time.time() if last_s is None else last_s) - begun_s))
     give_to_caller(run.path)
 
 

@@ -39,7 +39,8 @@ def finished_run(root: Path, index: int = 0, *, with_openmetrics: bool = True, *
     seal(run)
     if with_openmetrics:
         record = load(run.path)
-        write_openmetrics(record, series_of(record), run.openmetrics)
+        with run.openmetrics.open("w") as file:
+            write_openmetrics(record, series_of(record), file)
     return run
 
 

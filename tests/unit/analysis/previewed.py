@@ -48,7 +48,8 @@ def _run(root: Path, name: str, compressor: str, seed: int, time_s: float, **sea
     metric = {"name": "accuracy", "value": 0.9, "best": 0.9, "target": 0.9, "time_to_target_s": time_s}
     seal(run, compressor=compressor, metric=metric, **sealed)
     record = load(run.path)
-    write_openmetrics(record, series_of(record), run.openmetrics)
+    with run.openmetrics.open("w") as file:
+        write_openmetrics(record, series_of(record), file)
     return run
 
 

@@ -118,7 +118,8 @@ def test_what_is_asked_of_a_link_follows_its_changes(tmp_path: Path) -> None:
 def test_a_run_can_be_moved_to_another_start(tmp_path: Path) -> None:
     record = load(make_run(tmp_path, without=("provenance.json",)).path)
     assert record.start_unix_s == 1735787045  # of the run's name, 2025-01-02T03:04:05Z
-    write_openmetrics(record, series_of(record), tmp_path / "moved", start_unix_s=1_577_836_800)
+    with (tmp_path / "moved").open("w") as file:
+        write_openmetrics(record, series_of(record), file, start_unix_s=1_577_836_800)
     assert " 1577836800.000\n" in (tmp_path / "moved").read_text()
 
 

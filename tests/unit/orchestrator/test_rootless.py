@@ -13,12 +13,11 @@ import pytest
 
 from testbed.core.errors import InputError, MachineError
 from testbed.core.record import run_directory
-from testbed.core.record.run_directory import OWNER, RunDir, runtime_root
+from testbed.core.record.run_directory import OWNER, RunDir, make_runtime_root, runtime_root
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine import checks as machine_checks
 from testbed.orchestrator.machine import lock
 from testbed.orchestrator.machine.clone import CLONE, environment
-from testbed.orchestrator.machine.lock import make_runtime_root
 from testbed.orchestrator.machine.rights import OF_ROOT, ROOTLESS, Rights
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
 from testbed.orchestrator.run import preflight

@@ -82,12 +82,8 @@ def _write(run: RunDir, spec: RunSpec, question: Mapping[str, Any], found: Mappi
     profiles = {"cpu_profile": question["cpu"], "device_profile": question["device"]}
     write_json(run.provenance, {**provenance.collect(), **profiles, "prediction": found})
     summary = _summary(run, question, found, wall_s)
-    draft = run.path / ".summary.json"
-    write_json(draft, summary)
-    if lacking := analyse(run, draft):
-        summary["reasons"] = [*summary["reasons"], *lacking]
-        write_json(draft, summary)
-    draft.replace(run.summary)
+    summary["reasons"] = [*summary["reasons"], *analyse(run, summary)]
+    write_json(run.summary, summary)
 
 
 def _summary(run: RunDir, question: Mapping[str, Any], found: Mapping[str, Any], wall_s: float) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def test_two_links_between_the_same_places_are_added_up(source: RunDir, tmp_path
     assert record.spec is not None and len(record.spec.topology.wan_links) == 2
     told = from_events(record)
     assert [told.wan_bytes_until(t_s) for t_s in (10.0, 10.5, 11.0)] == pytest.approx([49.5e3, 51.975e3, 54.45e3])
-    write_parquet(series_of(record), record.run.samples)
+    with record.run.samples.open("w+b") as file:
+        write_parquet(series_of(record), file)
     (found,) = curves_of([record])
     assert found.fault is None
     assert [found.wan_bytes_until(t_s) for t_s in (10.0, 10.5, 11.0)] == pytest.approx([49.5e3, 51.975e3, 54.45e3])
