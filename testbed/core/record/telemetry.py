@@ -29,6 +29,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from testbed.core.files import parse_json
+
 MAX_LINE_BYTES = 1 << 20
 SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
 STORE_IN_NODE = "/run/longhaul/store"
@@ -72,6 +74,8 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._pending = b""
+        self.line_bytes = 0
+        """Of the last message that was received."""
         self._sending = threading.Lock()
 
     def send(self, message: dict[str, Any]) -> None:
@@ -96,10 +100,11 @@ class Channel:
             if len(self._pending) > MAX_LINE_BYTES:
                 raise ValueError(f"a message of more than {MAX_LINE_BYTES} bytes")
         line, self._pending = self._pending.split(b"\n", 1)
+        self.line_bytes = len(line) + 1
         try:
-            message = json.loads(line)
-        except RecursionError as error:
-            raise ValueError("a message nested too deeply") from error
+            message = parse_json(line.decode(), strict=True)
+        except ValueError as error:
+            raise ValueError(f"a message that is no JSON of a run ({error}): {line[:80]!r}") from error
         if not isinstance(message, dict):
             raise ValueError(f"a message that is no JSON object: {line[:80]!r}")
         return message

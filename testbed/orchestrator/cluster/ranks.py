@@ -13,8 +13,8 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.run.workers.intake import Inbox, Intake
 from testbed.orchestrator.run.workers.membership import Membership
-from testbed.orchestrator.run.workers.messages import checked_message
 
 _POLL_S = 0.2
 _BLAME_S = 2.0
@@ -58,7 +58,7 @@ class Ranks:
         self._accelerated = accelerated
         self._address, self._port, self._job, self._profile = address, port, job, profile
         self._channels: dict[int, Channel] = {}
-        self._messages: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
+        self._messages: Inbox[tuple[int, Message]] = Inbox()
         self._membership = Membership(self.nodes, patience_s=spec.timeout_s)
         self._has_begun = False
         self._server = socket.create_server(("", port), backlog=spec.workers)
@@ -161,8 +161,10 @@ class Ranks:
                 # gloo and NCCL would wait for each other
                 raise ValueError(f"{self._unlike(rank)}; give --accelerator alike on all machines")
             channel.send_welcome(self._welcome(rank))
+            intake = Intake(rank, self.nodes[rank], self.spec.steps)
             for message in channel.messages():
-                self._messages.put((rank, checked_message(message, rank)))
+                for taken in intake.taken(message, channel.line_bytes):
+                    self._messages.put((rank, taken), channel.line_bytes)
         except (OSError, ValueError) as error:
             why = f"sent {error}" if isinstance(error, ValueError) else f"its connection broke: {error}"
         if rank is not None:

@@ -45,8 +45,8 @@ SHORT = Limits((("max_length", MAX_TEXT),))
 FEW = Limits((("max_length", MAX_ENTRIES),))
 """Bound of lists and mappings."""
 
-Count = Annotated[int, Limits((("ge", 0), ("lt", 2**63)))]
-"""Whole number, at least 0."""
+Count = Annotated[int, Limits((("ge", 0), ("le", 2**53)))]
+"""Whole number, at least 0 and at most 2^53: above, a float64, which metrics are made of, leaves whole numbers out."""
 Number = Annotated[int | float, Finite()]
 """Finite number."""
 Text = Annotated[str, SHORT]
@@ -59,7 +59,7 @@ NamedNumbers = Annotated[dict[Text, Number], FEW]
 Reasons = Annotated[dict[Text, Text], FEW]
 """Reasons by name."""
 _WORDS: dict[Any, str] = {
-    Count: "whole number, at least 0",
+    Count: "whole number, at least 0 and at most 2^53",
     Number: "finite number",
     Text: "text",
     bool: "true or false",

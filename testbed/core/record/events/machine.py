@@ -53,3 +53,17 @@ class Host(Event, name="host"):
     """Processes of the run that a signal holds stopped now."""
     cpu_count: Count | None = None
     """CPUs of the machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldBack(Event, name="held_back"):
+    """A worker sent more messages than a run bears, and had to wait. Recorded again when the wait has doubled."""
+
+    rank: Count
+    node: Text
+    messages: Count
+    """Messages that it has sent so far."""
+    size_bytes: Count
+    """Bytes of these messages."""
+    held_s: Number
+    """Wall seconds that it has waited so far."""

@@ -29,6 +29,7 @@ a second of a change, or while a link is down, against nothing.
 | ranks that ended with different parameters | - | any | they trained different models |
 | a rank that began late; not of paced runs | 50 ms | 0.5 s | the first step holds its lateness |
 | a worker that the others went on without, if no event took it | any | - | fewer workers did the rest |
+| a worker that sent more messages than a run's record takes | any | - | it waited for that, not for the network |
 | a user's script of which no worker sent anything (500 bytes) over the links | - | any | another network carried it |
 | a worker of such a script that sent nothing, or never joined a process group | any | - | the others ran without it |
 | a compressor given to such a script whose hook did not take it | any | - | the record would name it |
@@ -65,7 +66,7 @@ from testbed.orchestrator.observation.verdict.machine_rules import (
     Cores,
     Ranks,
 )
-from testbed.orchestrator.observation.verdict.member_rules import Departures
+from testbed.orchestrator.observation.verdict.member_rules import Departures, Floods
 from testbed.orchestrator.observation.verdict.reference import LinkReference
 from testbed.orchestrator.observation.verdict.script_rules import Scripts
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
@@ -97,12 +98,13 @@ class Judge:
         self._ranks = Ranks()
         self._lateness = Lateness()
         self._departures = Departures()
+        self._floods = Floods()
         self._scripts = Scripts(spec)
         self._spoiled = SpoiledSteps()
         self._rules = (
             *(self._rates, self._round_trips, self._delay_lines),
             *(self._cores, self._backlogs, self._bypass, self._ranks),
-            *(self._lateness, self._departures, self._scripts, self._unknowns, self._spoiled),
+            *(self._lateness, self._departures, self._floods, self._scripts, self._unknowns, self._spoiled),
         )
         self._nothing: dict[str, None] = {}
         """Measurements that gave nothing, in words."""
@@ -113,7 +115,7 @@ class Judge:
         """Fold an event in. One that cannot be read is a reason, not an end: the record must be sealed all the same."""
         try:
             self._fold(event)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError):
             self._unread += 1
 
     def _fold(self, event: Event) -> None:
@@ -179,6 +181,7 @@ class Judge:
             yield from self._lateness.findings(left_out)
             yield from self._ranks.findings(is_paced=self._lateness.is_known)
             yield from self._departures.findings()
+            yield from self._floods.findings()
             yield from self._unreadable()
             return
         yield from self._rates.findings(left_out)
@@ -190,6 +193,7 @@ class Judge:
         yield from self._bypass.findings(self._ended)
         yield from self._ranks.findings(is_paced=self._lateness.is_known)
         yield from self._departures.findings()
+        yield from self._floods.findings()
         yield from self._scripts.findings()
         yield from self._unknown()
 

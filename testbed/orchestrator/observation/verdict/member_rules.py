@@ -1,10 +1,10 @@
-"""Rules of the verdict on who was there: a worker that a run went on without, though no event asked for it."""
+"""Rules of the verdict on workers: one that a run went on without, though no event asked for it; one that floods it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.core.units import format_time
+from testbed.core.units import format_size, format_time
 from testbed.orchestrator.observation.verdict.link_rules import Event, Finding
 
 MAX_REASON_CHARACTERS = 300
@@ -36,3 +36,21 @@ class Departures:
             why = event["message"].replace("\n", "; ")[:MAX_REASON_CHARACTERS]
             at = format_time(max(0.0, event["t_s"]))
             yield False, f"worker {event['rank']} on {event['node']} left at {at}, and the others went on: {why}"
+
+
+class Floods:
+    """Workers that sent more messages than a run bears: they waited for the orchestrator, not for the network."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, Event] = {}
+
+    def add(self, event: Event) -> None:
+        if event["event"] == "held_back":
+            self._last[event["rank"]] = event
+
+    def findings(self) -> Iterator[Finding]:
+        for rank, event in sorted(self._last.items()):
+            sent = f"{event['messages']} messages, {format_size(event['size_bytes'])}"
+            held = format_time(event["held_s"])
+            who = f"worker {rank} on {event['node']}"
+            yield False, f"{who} sent more than a run's record takes ({sent}), and was held back for {held}"

@@ -15,6 +15,9 @@ from testbed.core.record.telemetry import Channel
 NodeOf = Callable[[socket.socket], str | None]
 """The node that a connection is from; None for nobody's, which is refused."""
 
+_MAX_UNKNOWN = 1024
+"""Connections of which it is not known yet whose they are; further ones wait to be accepted."""
+
 
 class WorkerListeners:
     """The sockets of one run, each heard by threads of its own.
@@ -26,6 +29,7 @@ class WorkerListeners:
     def __init__(self, take: Callable[[str, Channel], None]) -> None:
         self._take = take
         self._servers: list[socket.socket] = []
+        self._unknown = threading.BoundedSemaphore(_MAX_UNKNOWN)
 
     def open(self, path: Path, node_of: NodeOf, backlog: int = 1) -> None:
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -48,11 +52,15 @@ class WorkerListeners:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = server.accept()
+                self._unknown.acquire()
                 threading.Thread(target=self._listen, args=(connection, node_of), daemon=True).start()
 
     def _listen(self, connection: socket.socket, node_of: NodeOf) -> None:
         with contextlib.suppress(OSError):
-            node = node_of(connection)
+            try:
+                node = node_of(connection)
+            finally:
+                self._unknown.release()
             if node is None:
                 connection.close()
             else:

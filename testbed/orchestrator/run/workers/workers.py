@@ -22,9 +22,10 @@ from testbed.orchestrator.emulation.containers.runc_container import Container, 
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.run.workers.first_rank import FirstRank
 from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkServerClient, Process, interpreter_environment
+from testbed.orchestrator.run.workers.intake import Inbox, Intake
 from testbed.orchestrator.run.workers.listeners import WorkerListeners, peer_pid
 from testbed.orchestrator.run.workers.membership import Membership
-from testbed.orchestrator.run.workers.messages import Message, checked_message
+from testbed.orchestrator.run.workers.messages import Message
 from testbed.orchestrator.run.workers.scripts import Scripts
 from testbed.orchestrator.run.workers.welcome import welcome
 
@@ -66,11 +67,12 @@ class Workers:
         self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
         self._record, self._fork_server, self._scripts = record, fork_server, scripts
         self._channels: dict[str, Channel] = {}
-        self._messages: queue.SimpleQueue[tuple[str, Channel, Message]] = queue.SimpleQueue()
+        self._messages: Inbox[tuple[str, Channel, Message]] = Inbox()
         self._membership = Membership(self.nodes, patience_s=spec.timeout_s * spec.dilation)
         self._first = FirstRank(spec.events, self.nodes[0])
         self._restarted: set[str] = set()
         self._t0_s: float | None = None
+        self._least_dilation = spec.dilation
         self._looked_s = 0.0
         self.containers: dict[str, Container | DockerContainer] = {}
         self._processes: dict[str, Process] = {}
@@ -170,8 +172,11 @@ class Workers:
         self._channels[node] = channel
         try:
             self._hear(node, channel)
-        except ValueError as error:
-            self._messages.put((node, channel, {"event": "fault", "message": f"sent {error}"}))
+        except OSError:
+            raise
+        except Exception as error:  # or nobody would hear this worker any more, and it would wait for ever
+            kind = "" if isinstance(error, ValueError) else f"what cannot be read: {type(error).__name__}: "
+            self._messages.put((node, channel, {"event": "fault", "message": f"sent {kind}{error}"}))
 
     def _node_of(self, connection: socket.socket) -> str | None:
         """Return the node of the process at the other end; what it says of itself does not count."""
@@ -191,8 +196,15 @@ class Workers:
                 raise ValueError(f"{hello!r:.80} in place of its hello")
             is_back = node in self._restarted
             channel.send_welcome(welcome(self.spec, node, self._master_address(), self._profile, is_back=is_back))
+            steps = self.spec.steps if self._scripts is None else None
+            intake = Intake(self.nodes.index(node), node, steps)
             for message in channel.messages():
-                self._messages.put((node, channel, checked_message(message, self.nodes.index(node))))
+                for taken in intake.taken(message, channel.line_bytes, self._now_s()):
+                    self._messages.put((node, channel, taken), channel.line_bytes)
+
+    def _now_s(self) -> float | None:
+        """Return the present moment in emulated seconds since the first step; in a pilot, the latest that it can be."""
+        return None if self._t0_s is None else max(0.0, time.monotonic() - self._t0_s) / self._least_dilation
 
     def busy(self, count: int) -> None:
         """All are warm: have `count` of them, spread over all, compute until they are to go."""
@@ -200,6 +212,7 @@ class Workers:
 
     def pace(self, step: int, dilation: float) -> None:
         """Have all take steps from `step` on at `dilation`."""
+        self._least_dilation = min(self._least_dilation, dilation)
         self._tell(self.nodes, {"event": "pace", "step": step, "dilation": dilation})
 
     def go(self, t0_s: float) -> None:

@@ -28,7 +28,7 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def _drained(workers: Launched) -> list[tuple[int, str]]:
     """What comes for the record of all that was said."""
     found = []
-    while not workers._messages.empty():
+    while len(workers._messages):
         found += workers.hear()
     return found
 
