@@ -20,7 +20,7 @@ HOLD_MS = 1000
 """A server that scraped the run live once a second would have stored every value again each second, and panels expect
 that: after 5 s without a sample a series ends for them. Longer pauses are therefore filled with the last value."""
 MAX_SAMPLES = 20_000_000
-"""Of one run, some 2 GB of text; a record that would give more has a time in it that cannot be."""
+"""Bound for one run, some 2 GB of text; a record that would give more has a time in it that cannot be."""
 
 
 def write_openmetrics(record: Record, series: Series, file: TextIO, start_unix_s: float | None = None) -> int:

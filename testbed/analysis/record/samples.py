@@ -13,7 +13,7 @@ Key = tuple[str, Labels]
 """(metric name, labels)."""
 
 MAX_SERIES = 100_000
-"""Of one run. A thousand links and ranks have some ten thousand."""
+"""Bound for one run. A thousand links and ranks have some ten thousand."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ def runtime_root(uid: int) -> Path:
 OWN_UID = int(os.environ.get(OWNER, os.geteuid()))
 RUNTIME_ROOT = runtime_root(OWN_UID)
 MAX_EVENTS_BYTES = 8_000_000_000
-"""Of one event file; a record is some megabytes, and one of a day on many ranks some gigabytes."""
+"""Bound of the event file. A record is some megabytes, and one of a day on many ranks some gigabytes."""
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9_.+-]{1,80}$")
 
 

@@ -6,9 +6,11 @@ The file is what `torch.save` makes of {"longhaul_model": 1, "tensors": {name: t
 from __future__ import annotations
 
 import hashlib
+import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -91,10 +93,26 @@ def _read(path: str, sha256: str | None) -> tuple[dict[str, Tensor], str]:
 
 def _loaded(file: Any, path: str) -> Any:
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
+        return read_archive(file)
     except Exception as error:  # whatever a file that is something else makes torch raise
         said = (str(error).splitlines() or [""])[0]
         raise InputError(f"start_from={path}: {_no_model(f'{type(error).__name__}: {said[:120]}')}") from error
+
+
+def read_archive(file: BinaryIO) -> Any:
+    """Return what `torch.save` has written, without running code of it.
+
+    Raises:
+        ValueError: Its parts would take more memory than the file has bytes: `torch.save` packs nothing.
+        Exception: whatever else a file that is something else makes torch raise.
+    """
+    size_bytes = file.seek(0, os.SEEK_END)
+    with zipfile.ZipFile(file) as archive:
+        unpacked_bytes = sum(part.file_size for part in archive.infolist())
+    if unpacked_bytes > size_bytes:
+        raise ValueError(f"an archive of {size_bytes} bytes, of which {unpacked_bytes} would come")
+    file.seek(0)
+    return torch.load(file, map_location="cpu", weights_only=True)
 
 
 def _no_model(why: str) -> str:

@@ -1,4 +1,4 @@
-"""What workers say on its way to the record: checked, no faster than a run bears, and no more than memory holds.
+"""The way of workers' messages to the record: checked, no faster than a run bears, no more than memory holds.
 
 A worker runs a user's code, which can say far more than the orchestrator can keep. Whoever says too much is made to
 wait at its own socket, and the record says so.
@@ -20,11 +20,11 @@ MESSAGES_S, BURST = 2_000.0, 20_000
 """A rank that takes a step in a millisecond says some 1,000 a second."""
 BYTES_S, BURST_BYTES = 4e6, 64_000_000
 MAX_NAMES = 1_000
-"""Of metrics, of one worker."""
+"""Bound of the metrics that one worker names."""
 MAX_BYTES = 2_000_000_000
-"""Of one worker in one run."""
+"""Bound of the messages of one worker in one run."""
 INBOX_BYTES = 64_000_000
-"""Of all workers, not yet recorded."""
+"""Bound of all messages that are not recorded yet."""
 _EARLY_S = 1.0
 """By which a moment may precede the first step, or follow the present one: clocks are read one after the other."""
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class _Allowance:
 
 
 class Intake:
-    """What one worker says. Called from the thread that hears it, which waits in place of the worker.
+    """The messages of one worker. Called from the thread that hears it, which waits in place of the worker.
 
     Args:
         most_steps: Number of the run's last step; None if it is unknown.

@@ -111,6 +111,10 @@ class Fleet:
         self._expected_s = self._longest_expected_s()
         self._elapsed_s, self._cut_s, self._utilities = {}, {}, {}
 
+    def samples(self, worker: int) -> int:
+        """Return how many samples all clients have that a worker has in this round."""
+        return sum(self._population.samples(client) for client, owner in enumerate(self.owners) if owner == worker)
+
     def sent(self, worker: int, elapsed_s: Sequence[float], utilities: Sequence[float] | None = None) -> list[Sent]:
         """Of the clients that `worker` has run, and that count.
 

@@ -211,6 +211,8 @@ class Federation(Aggregator):
         owned = torch.tensor(self._fleet.owners) == client
         if samples < 1 and bool((elapsed_s[owned] > 0).any()):
             raise Refused(Refusal.NUMBER, found=f"{samples} samples of clients that were run", asked="at least 1")
+        if samples > (most := self._fleet.samples(client)):
+            raise Refused(Refusal.NUMBER, found=f"{samples} samples of clients that have {most}", asked="at most that")
 
     def mean(self, schema: Schema, clients: Sequence[int]) -> Mean:
         return Gathered(schema, Places(schema, self._state), self._fleet, self._rule, self._defence)

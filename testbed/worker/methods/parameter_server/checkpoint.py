@@ -15,6 +15,7 @@ from testbed.worker.communication.communicator import Communicator
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.methods.parameter_server.server import Begun, Server
 from testbed.worker.methods.parameter_server.service import Service
+from testbed.worker.model.checkpoint import read_archive
 
 _NAME = "server.pt"
 _FORMAT, _VERSION = "longhaul_server", 1
@@ -59,7 +60,8 @@ def load(path: Path) -> dict[str, Any]:
         RunError: there is none, or something else in its place; names the file.
     """
     try:
-        data = torch.load(path, map_location="cpu", weights_only=True)
+        with path.open("rb") as file:
+            data = read_archive(file)
     except FileNotFoundError:
         raise RunError(
             f"strategy.checkpoint=true: {path} is not there: the server died before its first round had begun"

@@ -19,6 +19,7 @@ from testbed.worker.methods.parameter_server.messages.decoders import Decoders
 from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Facts, Wire, coded_bytes, entries_of
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.client_reports import ClientReports
 from testbed.worker.methods.parameter_server.rounds.downlink import introduction
 from testbed.worker.methods.parameter_server.rounds.intake import Intake
@@ -37,6 +38,7 @@ class Region:
         up: of clients' updates.
         down: of models.
         name: of the region, for messages.
+        aggregator: bounds what a client may weigh.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class Region:
         *,
         clock: PhaseClock,
         name: str,
+        aggregator: Aggregator | None = None,
     ) -> None:
         self._wire, self._down, self.connected, self._clock, self.name = wire, down, connected, clock, name
-        self._decoders, self._intake = decoders, Intake(wire, up, connected, decoders, clock)
+        self._decoders, self._intake = decoders, Intake(wire, up, connected, decoders, clock, aggregator)
         self._newcomers: set[int] = set()
         self._reports: ClientReports | None = None
         self._mean: list[Tensor] = []

@@ -19,6 +19,7 @@ from testbed.worker.methods.parameter_server.messages.plan import Plan
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Facts, Wire, coded_bytes
 from testbed.worker.methods.parameter_server.region import Region, ServingClient
+from testbed.worker.methods.parameter_server.rounds.aggregator import Aggregator
 from testbed.worker.methods.parameter_server.rounds.client_reports import ClientReports
 from testbed.worker.methods.parameter_server.rounds.downlink import Downlink
 from testbed.worker.methods.parameter_server.rounds.global_model import GlobalModel
@@ -54,8 +55,9 @@ class Group(Region):
         name: str,
         basis: str,
         model: GlobalModel,
+        aggregator: Aggregator | None = None,
     ) -> None:
-        super().__init__(wire, up, down, connected, decoders, clock=clock, name=name)
+        super().__init__(wire, up, down, connected, decoders, clock=clock, name=name, aggregator=aggregator)
         self._bound, self._model, self._payload = _FromRoot(basis), model, up.plan.payload
         coder = Coder(wire.schema, copy.deepcopy(down))
         self._downlink = Downlink(wire, coder, self._bound, model, _asks_nobody)

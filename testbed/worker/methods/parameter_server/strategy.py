@@ -273,7 +273,10 @@ class ServerStrategy(Strategy):
 
     def _aggregator(self) -> Aggregator:
         """What the server makes of them."""
-        return Aggregator()
+        assignment = self._assignment(self._context.world_size)
+        clients = [len(assignment.clients_of(server)) for server in assignment.region_servers]
+        steps = self.local_steps * self.group_rounds * max([1, *clients])
+        return Aggregator(steps * self._context.spec.batch_size)
 
     def _assignment(self, world_size: int) -> ServerAssignment:
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,19 @@ def test_a_run_begins_with_the_kept_numbers_and_adapters_beside_them(tmp_path: P
     for name, layer in adapted_layers(adapted).items():
         assert torch.equal(layer.base.weight, model.get_submodule(name).weight)
     assert torch.equal(adapted(torch.ones(1, 1, 8, 8)), model(torch.ones(1, 1, 8, 8)))
+
+
+@pytest.mark.parametrize("how", ["packed", "twice"])
+def test_an_archive_that_would_fill_the_memory_is_refused_before_it_is_read(tmp_path: Path, how: str) -> None:
+    sound, path = Path(_kept(tmp_path, _model().state_dict())), tmp_path / "given.pt"
+    with zipfile.ZipFile(sound) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for one in old.infolist():
+            new.writestr(one.filename, old.read(one))
+        if how == "packed":
+            new.writestr("archive/data/99", bytes(30_000_000))
+        else:  # both entries of the table name the same bytes
+            new.compression = zipfile.ZIP_STORED
+            new.writestr("archive/data/98", bytes(1_000_000))
+            new.filelist.extend([new.filelist[-1]] * 20)
+    with pytest.raises(InputError, match=r"no model that a run has kept .*of which [0-9]+ would come"):
+        checkpoint.load(_model(), str(path))

@@ -24,7 +24,14 @@ class Mean(Protocol):
 
 
 class Aggregator:
-    """The mean by samples, and what `GlobalModel` makes of it."""
+    """The mean by samples, and what `GlobalModel` makes of it.
+
+    Args:
+        most_samples: that one client can have trained on in a round; who says more would own the mean. None: any.
+    """
+
+    def __init__(self, most_samples: int | None = None) -> None:
+        self._most_samples = most_samples
 
     def model(
         self,
@@ -51,10 +58,12 @@ class Aggregator:
             samples: that it says it is of.
 
         Raises:
-            Refused: it would weigh nothing.
+            Refused: it would weigh nothing, or more than it can.
         """
         if samples < 1:
             raise Refused(Refusal.NUMBER, found=f"{samples} samples", asked="at least 1")
+        if self._most_samples is not None and samples > self._most_samples:
+            raise Refused(Refusal.NUMBER, found=f"{samples} samples", asked=f"at most {self._most_samples}")
 
     def meet(self, asking: Asking) -> None:
         """By which it may exchange more with clients than models and updates; before any round."""
