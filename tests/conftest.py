@@ -69,6 +69,10 @@ def has_docker() -> bool:
     return has_root() and all(shutil.which(name) for name in ("dockerd", "docker"))
 
 
+def has_slurm() -> bool:
+    return has_root() and all(shutil.which(name) for name in ("munged", "slurmctld", "slurmd", "sbatch"))
+
+
 @functools.cache
 def has_grafana_data() -> bool:
     return lacking() is None
@@ -81,6 +85,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "gpu": (has_gpu, "need an NVIDIA device"),
     "chromium": (has_chromium, "need Chromium (make setup-browser installs it)"),
     "docker": (has_docker, "need root, dockerd and docker (apt-get install docker.io)"),
+    "slurm": (has_slurm, "need root and Slurm (apt-get install munge slurm-client slurmctld slurmd)"),
     "grafana_data": (has_grafana_data, "need Node and @grafana/data (npm ci --prefix dashboards/grafana_data)"),
 }
 

@@ -43,6 +43,10 @@ class Ended:
     """It could not be carried out."""
 
 
+class NoRoomError(Exception):
+    """Nothing can be begun for the moment, such as while a cluster's controller is restarted."""
+
+
 class Machines(Protocol):
     """What brings jobs to other machines; a context manager, inside which it is connected."""
 
@@ -75,7 +79,11 @@ class Machines(Protocol):
         """For how many more jobs there is room now."""
 
     def begin(self, request: Mapping[str, Any]) -> str:
-        """A ticket for what was begun."""
+        """A ticket for what was begun.
+
+        Raises:
+            NoRoomError: nothing was.
+        """
 
     def ended(self, timeout_s: float) -> Sequence[Ended]:
         """Those that have ended, once there are any or the time is up. Each is told until it is forgotten."""
@@ -183,7 +191,11 @@ class RemoteExecutor:
             if spec is None:
                 return
             request = {"spec": _plain(spec), "code_hash": self._code_hash, "share": self._share}
-            under_way[self._machines.begin(request)] = spec
+            try:
+                under_way[self._machines.begin(request)] = spec
+            except NoRoomError:
+                self._lost.appendleft(spec)
+                return
 
     def _received(self, spec: RunSpec, ended: Ended, waiting: Waiting) -> tuple[bool, str | None]:
         """Whether it is done with, and if so why there is no record.

@@ -22,7 +22,8 @@ from testbed.orchestrator.config.grammar.overrides import first_line
 from testbed.orchestrator.executors import options
 from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.executors.job import ENDS_S, run_job
-from testbed.orchestrator.executors.remote_executor import Ended
+from testbed.orchestrator.executors.remote_executor import Ended, NoRoomError
+from testbed.orchestrator.executors.slurm_queue import SlurmQueue
 from testbed.orchestrator.machine.checks import has_module
 from testbed.orchestrator.machine.clone import environment
 
@@ -57,6 +58,7 @@ class SlurmJobs:
         self._folder = runs_root.resolve() / FOLDER / JOBS / self._cluster
         self._carry = carry
         self._jobs: dict[str, Any] = {}
+        self._queue = SlurmQueue()
 
     @property
     def room(self) -> str:
@@ -112,18 +114,25 @@ class SlurmJobs:
         return sorted(self._folder.glob("[0-9]*/"))
 
     def free(self) -> int:
-        return self._most - len(self._jobs)
+        if self._cluster == SLURM:
+            self._queue.look(self._jobs)
+        return self._most - len(self._jobs) if self._queue.answers else 0
 
     def begin(self, request: Mapping[str, Any]) -> str:
         """
         Raises:
             MachineError: Slurm does not take it.
+            NoRoomError: it does not answer.
         """
         from submitit.core.utils import FailedJobError
 
         try:
             job = self._executor.submit(self._carry, request)
         except (FailedJobError, OSError) as error:
+            if self._cluster == SLURM:
+                self._queue.look(self._jobs, at_once=True)
+            if not self._queue.answers:
+                raise NoRoomError from error
             raise MachineError(f"executor=slurm: a job is not taken: {_last_line(error)}") from error
         ticket = str(job.job_id)
         self._jobs[ticket] = job
@@ -132,11 +141,18 @@ class SlurmJobs:
     def ended(self, timeout_s: float) -> Sequence[Ended]:
         deadline_s = time.monotonic() + timeout_s
         while True:
-            # a reply is seen at once; that there will be none only when Slurm is asked, every ten minutes
-            found = [_ended(ticket, job) for ticket, job in self._jobs.items() if _is_done(job)]
+            found = [_ended(ticket, job) for ticket, job in self._jobs.items() if self._is_done(ticket, job)]
             if found or time.monotonic() > deadline_s:
                 return found
             time.sleep(_POLL_S)
+
+    def _is_done(self, ticket: str, job: Any) -> bool:
+        """By its reply, or because there will be none."""
+        if self._cluster != SLURM:
+            return self._cluster == DEBUG or bool(job.done())
+        with contextlib.suppress(OSError):  # has a shared file system look anew at what is in the folder
+            job.paths.folder.chmod(job.paths.folder.stat().st_mode)
+        return job.paths.result_pickle.exists() or self._queue.is_gone(ticket)
 
     def forget(self, ticket: str) -> None:
         del self._jobs[ticket]
@@ -177,16 +193,14 @@ def _parameters(chosen: Mapping[str, object]) -> dict[str, Any]:
     return found | {name: chosen[key] for key, name in names.items() if key in chosen}
 
 
-def _is_done(job: Any) -> bool:
-    import submitit
-
-    return isinstance(job, submitit.DebugJob) or bool(job.done())
-
-
 def _ended(ticket: str, job: Any) -> Ended:
     """Of one that is done."""
+    import submitit
     from submitit.core.utils import FailedJobError
 
+    if isinstance(job, submitit.SlurmJob) and not job.paths.result_pickle.exists():
+        said = [line.strip() for line in (job.stderr() or "").splitlines() if line.strip()]
+        return Ended(ticket, lost=": ".join([f"job {ticket} is gone and left no reply", *said[-1:]]))
     try:
         error = job.exception()
         if error is None:

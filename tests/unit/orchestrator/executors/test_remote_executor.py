@@ -21,10 +21,11 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.cli import main as cli
 from testbed.orchestrator.executors import __main__ as job_process
+from testbed.orchestrator.executors import slurm_queue
 from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.executors.job import REPLY, run_job
 from testbed.orchestrator.executors.ray_executor import RayNodes
-from testbed.orchestrator.executors.remote_executor import MAX_LOSSES, Ended, RemoteExecutor
+from testbed.orchestrator.executors.remote_executor import MAX_LOSSES, Ended, NoRoomError, RemoteExecutor
 from testbed.orchestrator.executors.run_archive import pack
 from testbed.orchestrator.executors.slurm_executor import JOBS, SlurmJobs
 from testbed.orchestrator.machine import checks, provenance
@@ -124,6 +125,24 @@ def test_what_is_lost_or_damaged_on_the_way_is_said_and_made_again(
     out = capsys.readouterr().out
     assert "seed=0: lost, to be made again: node 7 died" in out
     assert "seed=1: lost, to be made again: on the way from far: " in out and "spec.json: came back damaged" in out
+
+
+def test_what_found_no_room_after_all_is_begun_later(asked: list[RunRequest], runs: Path, tmp_path: Path) -> None:
+    machines = Machines(lambda number, request: {"reply": reply_of(tmp_path / str(number), request)})
+    begin, refused = machines.begin, []
+
+    def begin_later(request: Mapping[str, Any]) -> str:
+        if len(refused) < 2:
+            refused.append(request)
+            raise NoRoomError
+        return begin(request)
+
+    machines.begin = begin_later  # type: ignore[method-assign]
+    machines.ended = lambda _: [  # type: ignore[method-assign]
+        Ended(ticket, **machines.answer(int(ticket), request)) for ticket, request in machines.waiting.items()
+    ]
+    _, states = follow(asked, machines, runs)
+    assert states == [DONE] * 3 and machines.begun == 3 and len(refused) == 2
 
 
 def test_a_run_that_is_lost_again_and_again_is_a_failed_attempt(asked: list[RunRequest], runs: Path) -> None:
@@ -239,12 +258,52 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     count = f"n=$(cat {tmp_path}/n 2>/dev/null || echo 77); echo $((n + 1)) >{tmp_path}/n"
     (binaries / "sbatch").write_text(f'#!/bin/sh\n{count}\ncp "$1" {tmp_path}/sent\necho Submitted batch job $n\n')
     (binaries / "scancel").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/cancelled\n')
-    for name in ("srun", "sacct"):
-        (binaries / name).write_text("#!/bin/sh\n")
+    (binaries / "squeue").write_text(f"#!/bin/sh\ncat {tmp_path}/queue\n")
+    (binaries / "srun").write_text("#!/bin/sh\n")
     for path in binaries.iterdir():
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(binaries), prepend=":")
     return tmp_path
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm is asked each time, and what is gone is gone at once."""
+    monkeypatch.setattr(slurm_queue, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(slurm_queue, "SETTLES_S", -1.0)
+
+
+@needs("submitit")
+def test_a_job_that_slurm_has_no_longer_is_lost_unless_its_reply_came(runs: Path, slurm: Path, impatient: None) -> None:
+    with SlurmJobs({}, runs) as jobs:
+        tickets = [jobs.begin({"n": number}) for number in range(3)]
+        (slurm / "queue").write_text("\n".join(tickets))
+        assert jobs.free() == 8 - 3 and jobs.ended(0.0) == []
+        (slurm / "queue").write_text(tickets[2])
+        assert jobs.free() == 8 - 3
+        come(runs, tickets[0], {"n": 0})
+        (runs.resolve() / FOLDER / JOBS / "slurm" / tickets[1] / f"{tickets[1]}_0_log.err").write_text("CANCELLED\n\n")
+        came, gone = jobs.ended(0.0)
+        assert came.reply == {"n": 0}
+        assert gone.lost == f"job {tickets[1]} is gone and left no reply: CANCELLED"
+
+
+@needs("submitit")
+def test_while_slurms_controller_does_not_answer_nothing_is_begun_and_nothing_lost(
+    runs: Path, slurm: Path, impatient: None
+) -> None:
+    with SlurmJobs({}, runs) as jobs:
+        ticket = jobs.begin({"n": 0})
+        (slurm / "queue").write_text(ticket)
+        assert jobs.free() == 7
+        (slurm / "queue").unlink()
+        (slurm / "bin" / "sbatch").write_text("#!/bin/sh\nexit 1\n")
+        with pytest.raises(NoRoomError):
+            jobs.begin({"n": 1})
+        assert jobs.free() == 0 and jobs.ended(0.0) == []
+        (slurm / "queue").write_text(ticket)
+        with pytest.raises(MachineError, match="a job is not taken"):
+            jobs.begin({"n": 1})
 
 
 def come(runs: Path, ticket: str, reply: Mapping[str, Any]) -> Path:
