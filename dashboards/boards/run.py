@@ -11,7 +11,7 @@ def board() -> Board:
         "longhaul-run",
         "Run",
         "One run in depth. Of the archive the x axis is elapsed time, in emulated seconds; live it is the wall clock, "
-        "so that at a dilation of k what is shown per second is k times less than emulated.",
+        "so that at a dilation of k figures per second are 1/k of the emulated ones.",
         (
             section(
                 "Outcome",

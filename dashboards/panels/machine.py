@@ -119,7 +119,7 @@ def queued_messages() -> Any:
 
 def late_packets() -> Any:
     return time_series(
-        "Packets late out of the delay line",
+        "Packets late out of the delay shaper",
         "99th percentile of each direction, second by second.",
         "s",
         Query(by("max", DIRECTION, series("longhaul_delay_line_late_seconds")), _WAY),
@@ -157,7 +157,7 @@ def lost_packets() -> Any:
         "invalid.",
         "pps",
         Query(lost, "{{run}} backlog"),
-        Query(no_room, "{{run}} delay line"),
+        Query(no_room, "{{run}} delay shaper"),
     )
 
 

@@ -36,7 +36,7 @@ def _arguments(names: Sequence[str], argv: Sequence[str] | None) -> argparse.Nam
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
     parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help="only points asked so")
     parser.add_argument("--again", action="store_true", help="measure points that are there already, too")
-    parser.add_argument("--share", action="store_true", help="beside other runs on this machine")
+    parser.add_argument("--share", action="store_true", help="run even if the machine is in use; timing may suffer")
     against = "a second clone, set up, that first_try_cost compares this one with"
     parser.add_argument("--against", type=Path, metavar="CLONE", help=against)
     parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="begin no point that ends later")

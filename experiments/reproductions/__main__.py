@@ -96,7 +96,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m experiments.reproductions",
         description="One repeat of one paper's system against its baselines.",
     )
-    parser.add_argument("system", nargs="?", metavar="SYSTEM", help="a folder beside this file; all without")
+    parser.add_argument("system", nargs="?", metavar="SYSTEM", help="a folder next to this file; all without")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--full", action="store_true", help="all cases, arms and repeats, however long they take")
     extent.add_argument("--seeds", action="store_true", help="all three repeats of the usual cases, without a limit")

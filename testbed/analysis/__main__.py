@@ -53,15 +53,15 @@ def _add_of_one_run(commands: argparse._SubParsersAction[argparse.ArgumentParser
     rounds = commands.add_parser("compose", help="rounds of clients in sequence as if side by side; simulated")
     rounds.add_argument("run", type=Path, metavar="RUN_DIR")
     rounds.add_argument("--rate", metavar="RATE", help="of a client's link; without, that of the run's workers")
-    rounds.add_argument("--server-rate", metavar="RATE", help="of the server's link, likewise")
-    rounds.add_argument("--delay", metavar="TIME", help="one way between client and server, likewise")
+    rounds.add_argument("--server-rate", metavar="RATE", help="of the server's link")
+    rounds.add_argument("--delay", metavar="TIME", help="one way between client and server")
     rounds.add_argument("--goodput", type=float, default=1.0, metavar="SHARE", help="of rates, that messages get")
     rounds.add_argument("--json", action="store_true", help="everything as JSON")
     rounds.set_defaults(command=_compose)
 
 
 def _add_sweeps(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    many = commands.add_parser("sweep", help="what came of a sweep, told on stdin as JSON")
+    many = commands.add_parser("sweep", help="results of a sweep, read from stdin as JSON")
     many.add_argument("--runs", type=Path, required=True, metavar="DIR", help="where its runs lie")
     many.add_argument("--output", type=Path, required=True, metavar="DIR", help="takes tables, page and figures")
     many.set_defaults(command=_sweep)
@@ -121,7 +121,7 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
     store = commands.add_parser("archive", help="all finished runs as the data of one Prometheus")
     store.add_argument("runs_root", type=Path, metavar="RUNS_ROOT")
     store.add_argument("--output", type=Path, required=True, metavar="DIR")
-    store.add_argument("--rebuild", action="store_true", help="make all of it anew, not what is new alone")
+    store.add_argument("--rebuild", action="store_true", help="rebuild everything, not only what is new")
     store.add_argument("--json", action="store_true", help="what was done as JSON")
     store.set_defaults(command=_archive)
 

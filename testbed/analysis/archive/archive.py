@@ -54,7 +54,7 @@ class Outcome:
     @property
     def text(self) -> str:
         """One line."""
-        how = f"made anew: {self.rebuilt}" if self.rebuilt else f"{self.added} new"
+        how = f"rebuilt: {self.rebuilt}" if self.rebuilt else f"{self.added} new"
         return f"{self.runs} runs ({how}), {self.samples} samples in {self.blocks} block(s) of {self.data}"
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _update(runs_root: Path, output: Path, rebuild: bool) -> Outcome:
     why = "asked for" if rebuild else _why_anew(state, data, found)
     kept: dict[str, Any] = {} if why else state["runs"]
     if why and is_served(data):
-        raise RunError(f"the archive in {output} must be made anew ({why}), and is being served: end its server first")
+        raise RunError(f"the archive in {output} must be rebuilt ({why}), and is being served: end its server first")
     part = output / f".part-{os.getpid()}"
     part.mkdir()
     try:

@@ -46,7 +46,7 @@ def _finished(path: Path) -> FinishedRun:
     ValueError: it is no run of ours that has ended.
     """
     if not RUN_ID.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
-        raise ValueError("no run directory of ours")
+        raise ValueError("not a run of Longhaul")
     run = RunDir(path)
     limits = {
         **dict.fromkeys((run.spec, run.provenance, run.network, run.summary), MAX_OBJECT_BYTES),

@@ -137,7 +137,7 @@ class _Shifted:
         found = _SERIES.fullmatch(head.decode())
         metric = _METRIC_OF_SERIES.get(found[1]) if found else None
         if found is None or metric is None or head in self._series:
-            raise ValueError("a series that is none of ours, or comes twice")
+            raise ValueError("an unknown or repeated series")
         labels = _LABELS.findall(found[2])
         if sorted(name for name, _ in labels) != sorted([*_COMMON, *metric.labels]):
             raise ValueError("other labels")

@@ -179,7 +179,7 @@ def _notes(index: dict[str, Any], directions: list[dict[str, Any]]) -> Iterator[
 
 def _warnings(index: dict[str, Any], directions: list[dict[str, Any]]) -> Iterator[str]:
     if not index.get("is_complete"):
-        yield "the capture was not ended in order: its last packets may be missing, and nobody counted what it lost"
+        yield "the capture was not ended in order: its last packets may be missing, and its losses were not counted"
     for direction in directions:
         where = f"{direction['link']} from {direction['from']} to {direction['to']}"
         lacks, counters = direction["lacks"], direction["counters"]

@@ -90,13 +90,13 @@ def rounds_of(record: Record) -> list[Round]:
     told = record.of_kind("federated_round")
     if record.of_kind("secure_round"):
         raise InputError(
-            f"{record.run_id}: has secure sums, whose messages hang on how many workers there are: with as many as"
+            f"{record.run_id}: has secure sums, whose messages depend on how many workers there are: with as many as"
             " clients they would be others; give a run without strategy.secure"
         )
     if any("elapsed_s" not in event for event in told):
         raise InputError(
             f"{record.run_id}: its events federated_round do not say what each client took: it was made by an older"
-            " version; make it anew"
+            " version; make it again"
         )
     steps = record.remaining_steps()
     found = [one for event in told if (one := _round(event, steps.get(event["step"], [])))]

@@ -150,7 +150,7 @@ def lateness(record: Record) -> Figure:
     words = spoken_directions(late)
     curves = {words[direction]: points for direction, points in sorted(late.items())}
     label = "late, 99th percentile"
-    return _against_target(record, "lateness", "Timing error of the delay line", label, Unit("ms", 1e-3), curves, {})
+    return _against_target(record, "lateness", "Timing error of the delay shaper", label, Unit("ms", 1e-3), curves, {})
 
 
 def cpu_idle(record: Record) -> Figure:
@@ -260,7 +260,7 @@ TITLES = {
     "step_time": "Step time by phase",
     "wan_rate": "WAN link use against its target",
     "rtt": "Round-trip time against its target",
-    "lateness": "Timing error of the delay line",
+    "lateness": "Timing error of the delay shaper",
     "cpu_idle": "CPU idle",
 }
 

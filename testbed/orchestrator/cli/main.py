@@ -103,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_dashboard(add("dashboard", dashboard, "Live pages over all runs, and a Prometheus for Grafana, until Ctrl-C."))
     _add_capture(add("capture", capture, "The flows, bursts and retransmissions in what a run captured."))
     estimates.add_commands(add)
-    _add_laws(add("laws", laws, "A compressor, also your own: the law book, its speed, and a run beside others."))
+    _add_laws(
+        add("laws", laws, "A compressor, also your own: conformance tests, speed, and a run compared with others.")
+    )
     _add_by_hand(add)
     one = add("clean", clean, "Remove runs and whatever of theirs still lives.")
     one.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="never a path")
@@ -195,7 +197,9 @@ def _add_by_hand(add: Add) -> None:
     one = add("exec", execute, "Run a command in a node of what is up: longhaul exec NODE -- CMD")
     one.add_argument("node", help="a node, or a region for its router")
     _add_session(one)
-    _add_session(add("down", down, "End what `up` began, sealed and judged as any run; its exit status is that run's."))
+    _add_session(
+        add("down", down, "End what `up` began, finalized and checked as any run; its exit status is that run's.")
+    )
 
 
 def _add_session(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from testbed.orchestrator.cli.record import Add, add_formats, add_runs_root
 _EPILOG = (
     "Values: compressor=none,topk seed=range(3) 'topo=glob(wan*)'. A named sweep is a file of experiments/sweeps, in"
     " which axes may hold for some runs alone. What is there already, of this code, is not made again; what failed or"
-    " came out invalid is made once more. Exit status: 0 all runs count; 2 bad input; 3 the machine lacks something;"
+    " came out invalid is repeated once. Exit status: 0 all runs count; 2 bad input; 3 the machine lacks something;"
     " 4 some failed or were not made; 5 all completed, some invalid."
 )
 _TUNE_EPILOG = (

@@ -182,5 +182,5 @@ def _require_answer(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
     except OSError as error:
         raise MachineError(
-            f"executor=ray: nobody answers at address={address} ({error.strerror or error}): {_CURE}"
+            f"executor=ray: no cluster answers at address={address} ({error.strerror or error}): {_CURE}"
         ) from error

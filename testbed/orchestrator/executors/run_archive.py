@@ -100,7 +100,7 @@ def _require_whole(run_id: str, files: Any, expected: str) -> None:
     if _sum_over(run_id, files) != expected:
         raise RunError(f"{run_id}: came back with other files than were sent")
     if "summary.json" not in files:
-        raise RunError(f"{run_id}: came back without summary.json: it was not sealed")
+        raise RunError(f"{run_id}: came back without summary.json: it was not finalized")
 
 
 def _is_file(file: Any) -> bool:

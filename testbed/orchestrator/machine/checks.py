@@ -227,7 +227,7 @@ def real_time() -> Check:
         ok = True
     except OSError:
         ok = False
-    meaning = "keeps the delay line on time while training fills the cores"
+    meaning = "keeps the delay shaper on time while training fills the cores"
     cure = "allow CAP_SYS_NICE; in a version 1 cpu cgroup set cpu.rt_runtime_us"
     return Check("SCHED_FIFO", False, ok, "permitted" if ok else "refused", meaning, cure)
 

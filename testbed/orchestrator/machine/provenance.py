@@ -87,7 +87,7 @@ def require_unchanged(since: str, *, simulated: bool = False) -> None:
     if (now := code_hash(simulated=simulated)) != since:
         raise MachineError(
             f"the code in {CLONE} was {since} when this call began, and is {now} now: runs of both would not compare;"
-            " call again, and what was made before is made anew, or bring the code back to what it was"
+            " call again, and earlier runs are repeated, or bring the code back to what it was"
         )
 
 

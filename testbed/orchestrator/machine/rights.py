@@ -82,12 +82,12 @@ class Rights:
             f" is nice {NICE_OF_WORKERS} in place of having fewer shares",
             "a user of their own for workers: they are the caller, without capabilities, in namespaces of their own",
             "processor time, throttling and memory of each node in the record",
-            f"socket buffers beyond net.core.rmem_max ({megabytes:.1f} MB) for bursts and the delay line's queue",
+            f"socket buffers beyond net.core.rmem_max ({megabytes:.1f} MB) for bursts and the delay shaper's queue",
         ]
         most = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
         if most != resource.RLIM_INFINITY and most < FIFO_PRIORITY:
             lost.append(
-                "real-time priority of delay lines and probes, which take short slices where the kernel has them: their"
+                "real-time priority of shapers and probes, which take short slices where the kernel has them: their"
                 " lateness is measured, and enters the verdict"
             )
         return lost

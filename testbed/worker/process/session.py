@@ -42,7 +42,7 @@ def come_back(
     try:
         comm.rendezvous = Rendezvous(rank, 0, address=address, port=port, store=store, timeout_s=timeout_s)
     except (RuntimeError, OSError) as error:
-        raise Left(f"rank {rank}: came back, and nobody is at {store or f'{address}:{port}'}: {error}") from error
+        raise Left(f"rank {rank}: rejoined, and no server is at {store or f'{address}:{port}'}: {error}") from error
     return comm
 
 

@@ -145,7 +145,7 @@ class FedBuff(Strategy):
         name, workers = f"strategy={self.name}", world_size - 1
         yield from (f"{name} {fault}" for fault in self._codec_faults(compressor))
         if workers < 1:
-            yield f"{name}: a server takes one worker at least beside it; use workers=2 or more"
+            yield f"{name}: a server needs at least one worker; use workers=2 or more"
             return
         if self.speeds is not None and len(self.speeds) != workers:
             yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"

@@ -170,7 +170,7 @@ class Federated(ServerStrategy):
         yield from super().validate(compressor, workload, world_size)
         workers = world_size - 1
         if workers < 1:
-            yield f"{name}: a server takes one worker at least beside it; use workers=2 or more"
+            yield f"{name}: a server needs at least one worker; use workers=2 or more"
             return
         if self.speeds is not None and len(self.speeds) != workers:
             yield f"{name} strategy.speeds: {len(self.speeds)} for {workers} workers; give one for each but the server"

@@ -100,7 +100,7 @@ class Recall(TextWorkload):
         return nats[counts].mean()
 
     def evaluate(self, model: nn.Module) -> float:
-        raise NotImplementedError("texts have no metric; what came of each is told in events")
+        raise NotImplementedError("texts have no metric; results of each are in the events")
 
     def _drawn(self, seed: int, number: int) -> Needles:
         generator = torch.Generator().manual_seed((seed << 20) + number)

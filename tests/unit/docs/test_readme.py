@@ -143,3 +143,14 @@ def test_links_lead_somewhere(name: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if "://" not in target:
             assert (ROOT / target).exists(), f"{name} links to {target}"
+
+
+def test_the_readme_stays_short_and_limitations_are_twelve() -> None:
+    assert len(README.splitlines()) <= 125
+    numbers = re.findall(r"^(\d+)\. \*\*", (ROOT / "LIMITATIONS.md").read_text(), re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, 13)]
+
+
+def test_limits_that_limitations_lists_are_sections_of_their_pages() -> None:
+    for page in re.findall(r"\]\(([\w/.-]+)#limits\)", (ROOT / "LIMITATIONS.md").read_text()):
+        assert "\n## Limits\n" in (ROOT / page).read_text(), page

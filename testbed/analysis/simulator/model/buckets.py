@@ -37,7 +37,7 @@ def buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
     total = sum(layer.parameters for layer in profile.layers)
     raise InputError(
         f"profile of {profile.workload}: its {len(profile.collectives)} collectives and {len(profile.codec)} sizes of"
-        f" buckets do not add up to the {total} parameters in buckets of {_size_bytes(spec)} bytes; measure it anew"
+        f" buckets do not add up to the {total} parameters in buckets of {_size_bytes(spec)} bytes; measure it again"
     )
 
 

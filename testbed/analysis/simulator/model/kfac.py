@@ -168,7 +168,7 @@ def _faults(spec: RunSpec, device: Profile) -> Iterator[str]:
         said = f"does not say how long {len(lacking)} pieces of work take (the first is {lacking[0]})"
         yield f"{name}: {profile} {said}; measure it with this strategy"
     if strange := [layer.name for layer in device.factored if layer.name not in layers]:
-        yield f"{name}: {strange[0]} has factors, but is no layer of {profile}; measure it anew"
+        yield f"{name}: {strange[0]} has factors, but is no layer of {profile}; measure it again"
 
 
 def _work(layer: FactoredLayer) -> Iterator[str]:

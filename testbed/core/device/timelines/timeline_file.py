@@ -198,7 +198,7 @@ def _name_faults(data: Mapping[str, Any], starts: Sequence[str], parameters: Seq
             if owner not in unseen and owner not in starts:
                 yield (
                     f"forward_start_s: {shown(owner)} is missing, though it has gradients; give the beginning of its"
-                    " forward, or name it in without_start if nobody could see that"
+                    " forward, or name it in without_start if it was not seen"
                 )
     for name in unseen:
         if name in starts or name not in owners:

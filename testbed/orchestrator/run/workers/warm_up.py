@@ -60,7 +60,7 @@ def beside_filled_links(
             stage("workers", f"workers: {len(workers.nodes)} containers started")
             until_warm(workers)
             workers.busy(busy)
-            stage("busy", "workers connected: links measured again beside their warm-up")
+            stage("busy", "workers connected: links measured again during their warm-up")
             try:
                 tries = links.measure_busy().tries
             except LinksNotFilled as error:

@@ -83,7 +83,7 @@ class Display:
             what, style = f"{found.done.verdict}, {found.done.run_id}", found.done.verdict
         else:
             what, style = f"{found.why or f'failed: {lacking}'}", "invalid"
-        then = "; once more later" if again else ""
+        then = "; again later" if again else ""
         self._say(f"{asked.label}: {now_s - since_s:.0f} s, {what}{then}", VERDICT_STYLES.get(style, ""))
 
     def tell(self, asked: RunRequest, text: str) -> None:

@@ -55,7 +55,7 @@ def asked(words: Sequence[str]) -> Grid:
     named = [word for word in words if "=" not in word or is_path_alone(word)]
     texts = [word for word in words if word not in named]
     if len(named) > 1:
-        raise InputError(f"sweep {' '.join(named)}: one at a time; all else is key=value")
+        raise InputError(f"sweep {' '.join(named)}: one at a time; everything else is key=value")
     if named:
         return with_given(read(named[0]), texts)
     if not texts:

@@ -38,7 +38,7 @@ def beside(ending: LonghaulError | None) -> Iterator[None]:
     try:
         yield
     except (LonghaulError, OSError) as error:
-        found = error if isinstance(error, LonghaulError) else MachineError(f"what came of it is not written: {error}")
+        found = error if isinstance(error, LonghaulError) else MachineError(f"its results are not written: {error}")
         if ending is None:
             raise found from error
         for fault in found.faults:

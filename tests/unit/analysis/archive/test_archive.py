@@ -153,7 +153,7 @@ def test_the_command_says_what_it_did(runs: Path, output: Path, capsys: pytest.C
     arguments = ["archive", str(runs), "--output", str(output)]
     assert main(arguments) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("1 runs (1 new), ") and said.err == "notes.txt: left out: no run directory of ours\n"
+    assert said.out.startswith("1 runs (1 new), ") and said.err == "notes.txt: left out: not a run of Longhaul\n"
     assert main([*arguments, "--rebuild", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["runs"], told["added"], told["rebuilt"]) == (1, 1, "asked for")

@@ -160,7 +160,7 @@ def test_what_is_no_run_is_named_and_left_out(runs: Path, output: Path, tmp_path
     (runs / "20250102T030405Z-link").symlink_to(run.path)
     (runs / "esc\x1b[31m").mkdir()
     done = update(runs, output)
-    assert len(done.remarks) == 4 and all("left out: no run directory of ours" in line for line in done.remarks)
+    assert len(done.remarks) == 4 and all("left out: not a run of Longhaul" in line for line in done.remarks)
     assert all(line.isprintable() for line in done.remarks)
     assert_whole(done, runs, 1)
     assert update(tmp_path / "nowhere", output).runs == 0

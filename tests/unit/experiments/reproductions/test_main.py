@@ -278,7 +278,7 @@ def test_a_call_for_all_makes_the_first_repeat_that_any_system_lacks(
         make_run(places.runs, one)
     other = dataclasses.replace(system([trial("resnet34", arm) for arm in ("new", "old")]), name="other")
     monkeypatch.setattr(command, "find_systems", lambda name: [system(TRIALS[:3]), other][: 1 if name else 2])
-    assert command.main(["--plan", "--runs", str(places.runs)]) == 0
+    assert command.main(["--dry-run", "--runs", str(places.runs)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "made: repeat 1 of 3: 3 of 3 runs are there"
     assert said[1].startswith("other: repeat 1 of 3: 0 of 2 runs are there; to make: 2 emulated")

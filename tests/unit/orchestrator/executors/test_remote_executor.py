@@ -388,7 +388,7 @@ def test_an_executor_that_is_not_installed_or_finds_nobody_is_named(
     monkeypatch.setenv("PATH", str(runs))
     with port_of_ones_own() as port:  # at which nobody listens
         machines = RayNodes({"address": f"127.0.0.1:{port}"}) if name == "ray" else SlurmJobs({}, runs)
-        with pytest.raises(MachineError, match="nobody answers at address=" if name == "ray" else "no Slurm"):
+        with pytest.raises(MachineError, match="no cluster answers at address=" if name == "ray" else "no Slurm"):
             machines.__enter__()
     module = "testbed.orchestrator.executors." + ("ray_executor" if name == "ray" else "slurm_executor")
     monkeypatch.setattr(f"{module}.has_module", lambda _: False)

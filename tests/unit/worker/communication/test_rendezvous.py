@@ -35,7 +35,7 @@ def test_who_comes_back_finds_what_was_put_down_last(in_file: bool, tmp_path: Pa
 
 
 def test_where_nobody_is_it_leaves(tmp_path: Path) -> None:
-    with port_of_ones_own() as port, pytest.raises(Left, match="rank 1: came back, and nobody is at"):
+    with port_of_ones_own() as port, pytest.raises(Left, match="rank 1: rejoined, and no server is at"):
         come_back(rank=1, world_size=2, address="127.0.0.1", port=port, timeout_s=0.1)
     comm = come_back(rank=1, world_size=2, address="", port=0, timeout_s=0.1, store=str(tmp_path / "ranks"))
     schema, plan = Schema.of(net()), plan_up(codec="raw")

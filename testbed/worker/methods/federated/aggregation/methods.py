@@ -109,11 +109,11 @@ class Method:
             if value is not None and self.name != owner:
                 yield f"{name}={shown(value)}: is of method={owner}; leave it out"
         if self.name in _PLAIN_SGD and self.learning_rate is None:
-            yield f"learning_rate=null: method={self.name} reckons with clients' SGD; give its learning rate"
+            yield f"learning_rate=null: method={self.name} assumes that clients use SGD; give its learning rate"
         if self.learning_rate is None and self.momentum:
             yield f"momentum={shown(self.momentum)}: is of clients' SGD; give learning_rate too"
         if self.name in ("scaffold", "feddyn") and self.momentum:
-            yield f"momentum={shown(self.momentum)}: method={self.name} reckons with steps without momentum; use 0"
+            yield f"momentum={shown(self.momentum)}: method={self.name} assumes steps without momentum; use 0"
         if not unknown:
             yield from self._server_faults()
 

@@ -76,7 +76,7 @@ def _checked(file: str, lines: list[tuple[int, str]], period_s: float | None) ->
             if after[0] < before[1]
         ]
     if not found and not faults:
-        faults.append(f"file={file}: nobody is ever there; give a line for each time that a client is")
+        faults.append(f"file={file}: no client is ever available; give a line for each time that a client is")
     return {client: _joined(spans) for client, spans in found.items()}, list(
         listed(faults, f"file={file}", _MAX_LISTED)
     )

@@ -108,7 +108,7 @@ class ClientTimes:
         """
         observed = state["observed"]
         if len(observed) != len(self._observed):
-            raise ValueError(f"a state of {len(observed)} workers, but there are {len(self._observed)}; measure anew")
+            raise ValueError(f"a state of {len(observed)} workers, but there are {len(self._observed)}; measure again")
         for ours, theirs in zip(self._observed, observed, strict=True):
             ours.clear()
             ours.extend((samples, elapsed_s) for samples, elapsed_s in theirs)

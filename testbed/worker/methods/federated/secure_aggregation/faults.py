@@ -71,7 +71,7 @@ def secure_faults(
     if plans[0] is not None and plans[0].coder is not None:
         yield f"uplink.codec: what is masked cannot be compressed; use codec={MASKED_UPLINK}, or compressor=none"
     if plans[1] is not None and plans[1].bounded:
-        yield "downlink.codec: goes by bounds that follow from updates, which nobody sees; use one without bounds"
+        yield "downlink.codec: goes by bounds that follow from updates, which are hidden; use one without bounds"
 
 
 def _plan(direction: str, asked: object, compressor: Compressor) -> Plan | None:

@@ -21,7 +21,7 @@ class Refusal(Enum):
     KIND = 4, "is {found}; due is {asked}"
     SCHEMA = 5, "is of a model with schema {found}, here it is {asked}; names, shapes and dtypes must agree"
     ROUND = 6, "is of round {found}; this is round {asked}"
-    EPOCH = 7, "hangs on reference {found}, here it is {asked}; join again to get whole parameters"
+    EPOCH = 7, "refers to reference {found}, here it is {asked}; join again to get whole parameters"
     SENDER = 8, "says it is from {found}; expected is {asked}"
     # what the right code would have been is never told: whoever asks would have a forger
     MAC = 9, "carries the code {found}, which {asked} does not give: changed on the way, or made without the key"

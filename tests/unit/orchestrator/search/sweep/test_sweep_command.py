@@ -80,7 +80,7 @@ def test_a_plan_says_what_is_there_and_makes_nothing(
     none, _ = asked_of(grid("compressor=none,topk"))
     made = make_run(runs, none.spec)
     there = place(lambda number, spec: {})
-    assert main(["sweep", "--plan", "--runs", str(runs), *AXES]) == 0
+    assert main(["sweep", "--dry-run", "--runs", str(runs), *AXES]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[:2] == [f"compressor=none: done, {made.run_id}", "compressor=topk: to make"]
     assert "1 of 2 runs are there; to make: 1 of unknown length" in out[2]

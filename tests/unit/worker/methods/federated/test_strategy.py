@@ -65,7 +65,7 @@ def test_all_faults_of_its_parameters_are_told_at_once() -> None:
     ("given", "told"),
     [
         ({"method": "fedsomething"}, "method=fedsomething"),
-        ({"method": "feddyn", "momentum": 0.5}, "method=feddyn reckons with steps without momentum"),
+        ({"method": "feddyn", "momentum": 0.5}, "method=feddyn assumes steps without momentum"),
         ({"method": "fedavg", "alpha": 0.1}, "alpha=0.1: is of method=feddyn"),
         ({"momentum": 0.9, "learning_rate": None}, "is of clients' SGD"),
         ({"defence": "median"}, "defence=median: must be a Defence"),

@@ -144,7 +144,7 @@ def test_a_client_of_another_epoch_is_told_to_join_again_and_a_whole_model_is_it
             client.end(2)
         played.server.collect(2)
         assert list(played.server.connected.left) == ["1"]
-        assert "hangs on reference 7, here it is 1; join again" in played.server.connected.left["1"]
+        assert "refers to reference 7, here it is 1; join again" in played.server.connected.left["1"]
 
 
 def test_a_delta_of_another_epoch_is_refused_by_the_client() -> None:
@@ -152,7 +152,7 @@ def test_a_delta_of_another_epoch_is_refused_by_the_client() -> None:
         played.round(0)
         played.clients[0]._epoch = 3
         played.server.begin(1)
-        with pytest.raises(RunError, match="hangs on reference 0, here it is 3"):
+        with pytest.raises(RunError, match="refers to reference 0, here it is 3"):
             played.clients[0].begin(1)
 
 

@@ -61,7 +61,7 @@ def test_a_file_is_refused_with_all_its_faults(tmp_path: Path) -> None:
     ("lines", "told"),
     [
         (["client,from,until"], "line 1: must be client,from_s,until_s"),
-        (LINES[:1], "nobody is ever there"),
+        (LINES[:1], "no client is ever available"),
         ([*LINES[:1], *["x"] * 50], "and 30 more"),
         ([*LINES[:1], "0,1600000000,1600000060"], "line 2: the first time, 1600000000 s, is a time of the calendar"),
         ([*LINES[:1], "0,1600000000123,1600000060000"], "line 2: the first time, 1600000000123 s, is"),
