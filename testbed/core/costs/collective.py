@@ -1,4 +1,4 @@
-"""What a collective costs over a network of regions: its bytes over each pair of regions, and its seconds.
+"""Costs of a collective over a network of regions: its bytes over each pair of regions, and its seconds.
 
 The model is that of `costs`: a message takes its path's one-way delay, and then what the busiest link of its path needs
 for all bytes that cross it at the same time. A ring takes its slowest message in each round. Rank r is `nodes[r]`.
@@ -29,6 +29,10 @@ from testbed.core.spec.topology import Topology
 
 ALGORITHMS = ("gloo", "ring", "hierarchical", "hierarchical_two_shot", "two_shot")
 KINDS = ("all_reduce", "all_gather", "all_to_all")
+NCCL_RING = "nccl_ring"
+"""Name of a ring over sockets as NCCL's, which `auto` does not choose.
+
+Its bytes are those of `ring`, and so is its time here; `core.costs.sockets` has more of it for nodes that are alike."""
 CHAIN = "chain"
 """A pipelined broadcast from one rank along all others, or a reduction to it: no choice of algorithms."""
 CHAIN_CHUNK_BYTES, MIN_CHUNK_BYTES = 128 * 1024, 16 * 1024
@@ -50,8 +54,9 @@ def chain_chunks(size_bytes: float, ranks: int, chunk_bytes: float = CHAIN_CHUNK
 
 
 def scaled_chunk_bytes(scale: float) -> float:
-    """Of a chain whose tensors and links are `scale` times smaller: so that as many are under way, down to where their
-    messages would cost more than that."""
+    """Return the chunk of a chain whose tensors and links are `scale` times smaller.
+
+    As many are under way then, down to where their messages would cost more than that."""
     return max(MIN_CHUNK_BYTES, CHAIN_CHUNK_BYTES / scale)
 
 
@@ -69,7 +74,8 @@ def cheapest(kind: str, size_bytes: float, topology: Topology) -> str:
 
 
 def sent_bytes(algorithm: str, kind: str, size_bytes: float, topology: Topology) -> float:
-    """What all ranks together send."""
+    """Return what all ranks together send."""
+    algorithm = _form(algorithm)
     world_size = len(topology.nodes)
     if kind == "all_reduce":
         return 2 * (world_size - 1) * size_bytes
@@ -81,6 +87,7 @@ def sent_bytes(algorithm: str, kind: str, size_bytes: float, topology: Topology)
 
 def wan_bytes(algorithm: str, kind: str, size_bytes: float, topology: Topology) -> Pairs:
     """Bytes from the workers of one region to those of another, by (from, to); pairs without any are absent."""
+    algorithm = _form(algorithm)
     world_size, regions = len(topology.nodes), ranks_of_regions(topology)
     sent: Pairs = defaultdict(float)
 
@@ -121,6 +128,7 @@ def link_bytes(pairs: Pairs, topology: Topology) -> dict[tuple[str, str], float]
 
 def seconds(algorithm: str, kind: str, size_bytes: float, topology: Topology, *, hosts: Hosts = IDEAL_HOSTS) -> float:
     """From the moment at which all ranks call it to the one at which the last has its result."""
+    algorithm = _form(algorithm)
     if algorithm not in ALGORITHMS or kind not in KINDS:
         raise ValueError(f"{algorithm} {kind}: known are {', '.join(ALGORITHMS)} of {', '.join(KINDS)}")
     network, world_size = _Network(topology, hosts), len(topology.nodes)
@@ -143,7 +151,7 @@ def seconds(algorithm: str, kind: str, size_bytes: float, topology: Topology, *,
 def chain_seconds(
     size_bytes: float, topology: Topology, *, hosts: Hosts = IDEAL_HOSTS, chunk_bytes: float = CHAIN_CHUNK_BYTES
 ) -> float:
-    """Of a broadcast from rank 0 along a chain of all ranks, in chunks; of a reduction to it likewise."""
+    """Return the time of a broadcast from rank 0 along a chain of all ranks, in chunks, or of a reduction to it."""
     ranks = range(len(topology.nodes))
     return _Network(topology, hosts).chain_s(ranks, size_bytes, reducing=False, chunk_bytes=chunk_bytes)
 
@@ -224,6 +232,11 @@ class _Network:
         return (len(ranks) - 2 + chunks) * concurrent_s(hops, self.hosts, chunks)
 
 
+def _form(algorithm: str) -> str:
+    """Return the algorithm whose closed form is used."""
+    return "ring" if algorithm == NCCL_RING else algorithm
+
+
 def _is_hierarchical(algorithm: str) -> bool:
     return algorithm.startswith("hierarchical")
 
@@ -246,16 +259,17 @@ def _paths(topology: Topology) -> Paths:
 
 
 MESSAGE_CPU_S, OWN_MESSAGE_CPU_S = 2e-4, 1e-3
-"""Of a core, for one message of gloo's collectives, and of our own, which Python issues: both ends, two bridges, two
-routers and the delay line. Estimated from what whole runs used: one with 64 workers was predicted to keep the cores
-busy for 26 % of its time, and did for 28 %."""
+"""Seconds of a core for one message of gloo's collectives, and of Longhaul's own, which Python issues.
+
+Both ends are in it, two bridges, two routers and the delay line. Estimated from what whole runs used: one with 64
+workers was predicted to keep the cores busy for 26 % of its time, and did for 28 %."""
 
 
 # What plans of communication go by: a collective's start and its seconds a byte, over the links of a run.
 
 
 def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: float) -> Cost:
-    """Of sums of buckets.
+    """Return the cost of sums of buckets.
 
     Args:
         size_bytes: of all gradients, as float32.
@@ -270,7 +284,7 @@ def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: fl
 
 
 def chain_cost(spec: RunSpec, size_bytes: float) -> Cost:
-    """Of a broadcast from one rank, or a reduction to one, by a pipelined chain of all.
+    """Return the cost of a broadcast from one rank, or a reduction to one, by a pipelined chain of all.
 
     Args:
         size_bytes: of the largest.

@@ -64,6 +64,8 @@ class Communicator:
     """IP address of rank 0, for connections apart from collectives; empty without a network."""
     is_back = False
     """True if this rank rejoined during the run. It calls no collectives: a process group cannot be joined late."""
+    interface = ""
+    """Network interface by which the others reach this rank; empty without a network."""
     rendezvous: Rendezvous | None = None
     accelerator = Accelerator()
     """Device on which this rank computes; tensors that it sends may lie there."""
@@ -107,7 +109,7 @@ class Communicator:
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         comm = cls(rank, world_size, timeout_s)
         comm.accelerator = accelerator
-        comm.address = address
+        comm.address, comm.interface = address, interface
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
             comm.rendezvous = Rendezvous(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)

@@ -16,7 +16,7 @@ from testbed.core.costs.fusion import BY_TIMES, RULES, TUNED, Cost
 from testbed.core.kinds import Choice
 from testbed.core.parameters import Count, Positive, Size
 from testbed.core.units import parse_size_bytes
-from testbed.worker.communication.collectives.algorithm_selection import Collectives, routes_of
+from testbed.worker.communication.collectives.algorithm_selection import Collectives, routes_of, sums_fault
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.interfaces.workload_capabilities import split
@@ -140,6 +140,7 @@ class BucketedStrategy(Strategy):
         except ValueError as error:
             yield f"compressor: {error}"
             return
+        yield from sums_fault(self.collective, compressor)
         name, traits = type(compressor).__name__, compressor.traits
         keeps = traits.feedback == "builtin" or traits.owns != "nothing"
         if self.fusion == BY_TIMES and traits.sum_dtype is None:

@@ -6,7 +6,7 @@ from typing import Annotated
 from testbed.core.costs.fusion import BY_TIMES
 from testbed.core.kinds import Choice
 from testbed.core.parameters import Count, Flag, Positive, Size, raise_all
-from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.reduction.buckets import Bucket
@@ -48,7 +48,7 @@ class DDP(BucketedStrategy):
         *,
         bucket_size: Size = "4 MiB",
         fusion: Fusion = "size",
-        collective: CollectiveName = "gloo",
+        collective: SumsName = "gloo",
         compress: Annotated[str, Choice(("all", "wan"))] = "all",
         accumulate: Count = 1,
         clip_norm: Positive | None = None,
@@ -75,7 +75,7 @@ class DDP(BucketedStrategy):
     def bind(self, context: WorkerContext) -> None:
         super().bind(context)
         spec = context.spec
-        self._collectives = Collectives(context.comm, spec.topology, self.collective)
+        self._collectives = Collectives(context.comm, spec.topology, self.collective, spec.scale)
         parts = self.compressor, context.comm, context.clock, spec.topology, spec.seed
         self._reducer = (
             WanReducer(*parts, self.collective)

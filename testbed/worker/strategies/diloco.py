@@ -13,7 +13,7 @@ from compressors.none import Uncompressed
 from testbed.core.costs.collective import ranks_of_regions
 from testbed.core.kinds import Choice, Number
 from testbed.core.parameters import Count, CountOrZero, Fraction, raise_all
-from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives, routes_of
+from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName, routes_of, sums_fault
 from testbed.worker.communication.collectives.group import Group
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
@@ -95,7 +95,7 @@ class DiLoCo(Strategy):
         overlap_steps: CountOrZero = 0,
         mix: Fraction = 0.0,
         replicas: Annotated[str, Choice(REPLICAS)] = "worker",
-        collective: CollectiveName = "gloo",
+        collective: SumsName = "gloo",
     ) -> None:
         turn = sync_every // fragments
         raise_all(
@@ -116,6 +116,7 @@ class DiLoCo(Strategy):
         if traits.owns != "nothing":
             what = f"{type(compressor).__name__} with feedback={compressor.feedback}"
             yield f"strategy: {what} takes over {traits.owned}, which replicas need themselves; use strategy=ddp"
+        yield from sums_fault(self.collective, compressor)
 
     def validate_accelerator(self) -> Iterator[str]:
         yield from own_messages_fault(self.collective)
@@ -126,7 +127,7 @@ class DiLoCo(Strategy):
         self._context = context
         self.compressor: Compressor = with_feedback(context.compressor)
         spec, comm = context.spec, context.comm
-        self._outer = Collectives(comm, spec.topology, self.collective)
+        self._outer = Collectives(comm, spec.topology, self.collective, spec.scale)
         self._reducer = Reducer(self.compressor, comm, context.clock, spec.topology, spec.seed, self._outer)
         self._replica = context.rank
         """Rank that stands for its replica."""

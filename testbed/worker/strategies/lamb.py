@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
 from testbed.core.parameters import Count, Fraction, LearningRate, Positive, Share, Size
-from testbed.worker.communication.collectives.algorithm_selection import CollectiveName, Collectives
+from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload
@@ -55,7 +55,7 @@ class LAMB(BucketedStrategy):
         clip_norm: Positive | None = None,
         bucket_size: Size = "4 MiB",
         fusion: Fusion = "size",
-        collective: CollectiveName = "gloo",
+        collective: SumsName = "gloo",
         accumulate: Count = 1,
     ) -> None:
         self.rule = LambRule(
@@ -94,7 +94,7 @@ class LAMB(BucketedStrategy):
             context = dataclasses.replace(context, optimizer=optimizer)
         super().bind(context)
         spec = context.spec
-        self._collectives = Collectives(context.comm, spec.topology, self.collective)
+        self._collectives = Collectives(context.comm, spec.topology, self.collective, spec.scale)
         self._reducer = Reducer(
             self.compressor, context.comm, context.clock, spec.topology, spec.seed, self._collectives
         )

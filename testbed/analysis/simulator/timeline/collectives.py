@@ -11,6 +11,7 @@ from testbed.analysis.simulator.model.network import Indices, Network, Times
 from testbed.analysis.simulator.model.traffic import messages_of
 from testbed.analysis.simulator.timeline.rings import RECEIVES_AHEAD, Ring, RingOfOurs, UnderWay
 from testbed.core.costs import collective
+from testbed.core.costs.sockets import LIBRARIES
 
 CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
 LIBRARY = "library"
@@ -166,6 +167,8 @@ def begin(
     if algorithm == LIBRARY:
         assert network.library is not None
         return ClosedForm(begin_s, network.library.all_reduce_s(size, network.cluster))
+    if algorithm == collective.NCCL_RING:
+        return ClosedForm(begin_s, LIBRARIES["nccl"].all_reduce_s(size, network.cluster))
     rounds = network.size - 1
     if algorithm == "ring" and kind == "all_gather":
         return RingOfOurs(network, begin_s, rounds, size)

@@ -1,0 +1,1 @@
+"""Collectives over TCP connections of Longhaul's own, as NCCL sends them."""

@@ -1,0 +1,233 @@
+"""All-reduce round a ring of TCP connections, with the channels, pieces and credits of NCCL over sockets.
+
+A channel takes the next slice as soon as it has come, if fewer than `slices_ahead` of those it passed on wait for the
+kernel. A slice goes out in pieces, one connection after another, and has come when its last piece has: the slowest
+connection decides. No message says that a receiver is ready.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from testbed.core.costs.sockets import Nccl
+from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.sockets.neighbours import Lane, Neighbours
+from testbed.worker.communication.sockets.schedule import MIN_SLICE_BYTES, Move, moves, share
+from testbed.worker.communication.transport import combine
+
+_SIZES, _LEAST_BYTES = ("chunk_bytes", "slice_bytes", "piece_bytes"), 1448
+_SIZE = struct.Struct("!I")
+"""Goes ahead of each slice, on the control connection."""
+
+
+@dataclass
+class _Slice:
+    """One that is under way, and the bytes that are missing yet."""
+
+    missing: int
+
+
+@dataclass
+class _Piece:
+    """Bytes of a slice on one connection."""
+
+    view: memoryview
+    of: _Slice
+
+
+class _Line:
+    """One direction of a connection: pieces in their order."""
+
+    def __init__(self, connection: socket.socket, event: int) -> None:
+        self.connection, self.event = connection, event
+        self.pieces = deque[_Piece]()
+
+    def run(self) -> None:
+        """Send or receive what can be without waiting.
+
+        Raises:
+            ConnectionError: The neighbour has closed the connection.
+        """
+        try:
+            while self.pieces:
+                piece = self.pieces[0]
+                if self.event == selectors.EVENT_WRITE:
+                    count = self.connection.send(piece.view)
+                elif not (count := self.connection.recv_into(piece.view)):
+                    raise ConnectionError("the rank before has closed its connection")
+                piece.view, piece.of.missing = piece.view[count:], piece.of.missing - count
+                if not piece.view:
+                    self.pieces.popleft()
+        except BlockingIOError:
+            pass
+
+
+class _Lines:
+    """One direction of a channel: messages in pieces over its connections, round robin."""
+
+    def __init__(self, lane: Lane, event: int, piece_bytes: int) -> None:
+        self.control = _Line(lane.control, event)
+        self.data = [_Line(connection, event) for connection in lane.data] or [self.control]
+        self._piece_bytes, self._next = piece_bytes, 0
+
+    @property
+    def all(self) -> set[_Line]:
+        return {self.control, *self.data}
+
+    def post(self, header: memoryview, body: memoryview) -> _Slice:
+        """Queue a message; return what says when it is through."""
+        message = _Slice(len(header) + len(body))
+        self.control.pieces.append(_Piece(header, message))
+        width = max(self._piece_bytes, -(-len(body) // len(self.data)))
+        for at in range(0, len(body), width):
+            self.data[self._next].pieces.append(_Piece(body[at : at + width], message))
+            self._next = (self._next + 1) % len(self.data)
+        return message
+
+
+class _Channel:
+    """One ring's part in one all-reduce."""
+
+    def __init__(self, plan: Sequence[Move], flat: Tensor, op: str, lines: tuple[_Lines, _Lines], ahead: int) -> None:
+        self._flat, self._op, self._ahead = flat, op, ahead
+        self._outgoing, self._incoming = lines
+        self._bytes = flat.numpy().data.cast("B")
+        self._moves, self._to_post = deque(plan), deque(move for move in plan if move.receives)
+        self._posted = deque[tuple[_Slice, Tensor, bytearray]]()
+        self._sent = deque[_Slice]()
+        self._post()
+
+    def advance(self) -> bool:
+        """Do all moves that can be done now; return whether there are none left, and nothing is under way."""
+        while self._moves and self._can(self._moves[0]):
+            move = self._moves.popleft()
+            if move.receives:
+                self._take(move)
+            if move.sends:
+                item = self._flat.element_size()
+                body = self._bytes[move.start * item : move.stop * item]
+                self._sent.append(self._outgoing.post(memoryview(_SIZE.pack(len(body))), body))
+        return not (self._moves or self._outstanding())
+
+    def _can(self, move: Move) -> bool:
+        has_come = not move.receives or not self._posted[0][0].missing
+        return has_come and not (move.sends and self._outstanding() >= self._ahead)
+
+    def _outstanding(self) -> int:
+        """Count slices that the kernel has not taken yet."""
+        while self._sent and not self._sent[0].missing:
+            self._sent.popleft()
+        return len(self._sent)
+
+    def _take(self, move: Move) -> None:
+        _, found, header = self._posted.popleft()
+        asked_bytes, (said_bytes,) = found.nbytes, _SIZE.unpack(header)
+        if said_bytes != asked_bytes:
+            raise ConnectionError(f"the rank before sends {said_bytes} bytes where {asked_bytes} are due")
+        into = self._flat[move.start : move.stop]
+        if move.reduces:
+            combine(into, found, self._op)
+        else:
+            into.copy_(found)
+        self._post()
+
+    def _post(self) -> None:
+        """Have so many slices received as may be ahead of what is taken."""
+        while self._to_post and len(self._posted) < self._ahead:
+            move = self._to_post.popleft()
+            into, header = torch.empty(move.stop - move.start, dtype=self._flat.dtype), bytearray(_SIZE.size)
+            message = self._incoming.post(memoryview(header), into.numpy().data.cast("B"))
+            self._posted.append((message, into, header))
+
+
+def scaled(library: Nccl, scale: float) -> Nccl:
+    """Return the library for tensors and links that are `scale` times smaller: as many messages, each smaller."""
+    sizes = {name: max(_LEAST_BYTES, round(getattr(library, name) / scale)) for name in _SIZES}
+    return library if scale == 1 else replace(library, **sizes)
+
+
+class SocketRing:
+    """All-reduces over the connections of a rank; every rank of the ring calls the same ones in one order."""
+
+    def __init__(self, neighbours: Neighbours, *, rank: int, size: int, library: Nccl, timeout_s: float) -> None:
+        self.neighbours, self.rank, self.size = neighbours, rank, size
+        self.library, self.timeout_s = library, timeout_s
+        piece_bytes = library.piece_bytes
+        self._lines = [
+            (_Lines(out, selectors.EVENT_WRITE, piece_bytes), _Lines(into, selectors.EVENT_READ, piece_bytes))
+            for out, into in zip(neighbours.outgoing, neighbours.incoming, strict=True)
+        ]
+
+    @classmethod
+    def of(cls, comm: Communicator, library: Nccl) -> SocketRing:
+        """Connect all ranks of a communicator, which all call this as often.
+
+        Raises:
+            OSError: A neighbour cannot be reached, or did not come in time.
+        """
+        assert comm.rendezvous is not None, "there is nobody to meet"
+        neighbours = Neighbours.meet(
+            comm.rendezvous,
+            rank=comm.rank,
+            size=comm.world_size,
+            interface=comm.interface,
+            channels=library.channels,
+            sockets=library.sockets,
+            timeout_s=comm.timeout_s,
+        )
+        return cls(neighbours, rank=comm.rank, size=comm.world_size, library=library, timeout_s=comm.timeout_s)
+
+    def all_reduce(self, tensor: Tensor, op: str = "sum", charge: Callable[[int], None] = lambda _: None) -> None:
+        """Reduce `tensor`, which must be contiguous and in the processor's memory, in place.
+
+        Args:
+            charge: Takes the bytes of data that this rank sends.
+
+        Raises:
+            TimeoutError: Nothing came or went for `timeout_s`.
+            ConnectionError: A neighbour has gone.
+        """
+        flat = tensor.view(-1)
+        plans = [self._plan(flat, channel) for channel in range(len(self._lines))]
+        charge(flat.element_size() * sum(move.stop - move.start for plan in plans for move in plan if move.sends))
+        ahead = self.library.slices_ahead
+        channels = [
+            _Channel(plan, flat, op, lines, ahead) for plan, lines in zip(plans, self._lines, strict=True) if plan
+        ]
+        with selectors.DefaultSelector() as selector:
+            self._perform(channels, selector)
+
+    def _plan(self, flat: Tensor, channel: int) -> list[Move]:
+        item = flat.element_size()
+        chunk, slice_ = max(1, self.library.chunk_bytes // item), max(1, self.library.slice_bytes // item)
+        start, stop = share(flat.numel(), channel, len(self._lines))
+        place = {"rank": self.rank, "size": self.size}
+        least = max(1, min(MIN_SLICE_BYTES, self.library.slice_bytes) // item)
+        return list(moves(start, stop, **place, chunk=chunk, slice_=slice_, least=least))
+
+    def _perform(self, channels: Sequence[_Channel], selector: selectors.BaseSelector) -> None:
+        lines = [line for pair in self._lines for lines in pair for line in lines.all]
+        watched, ready = set[_Line](), list[_Line]()
+        while True:
+            for line in ready:
+                line.run()
+            through = [channel.advance() for channel in channels]
+            for line in lines:
+                if line.pieces and line not in watched:
+                    selector.register(line.connection, line.event, line)
+                    watched.add(line)
+                elif not line.pieces and line in watched:
+                    selector.unregister(line.connection)
+                    watched.discard(line)
+            if all(through):
+                return
+            if not (ready := [key.data for key, _ in selector.select(self.timeout_s)]):
+                raise TimeoutError(f"nothing came from the rank before, or left for the next, for {self.timeout_s:g} s")

@@ -1,0 +1,33 @@
+"""A ring over sockets on emulated uplinks takes NCCL's time by its closed form, and sends a ring's bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testbed.core.costs.sockets import Cluster, Nccl
+from tests.emulation.support import run_inside
+
+RATE_BIT_S, RTT_S, NODES, SIZE_BYTES, REPEATS = 100e6, 0.040, 4, 16 << 20, 2
+TRIES = 3
+"""The machine is shared: a disturbed all-reduce is late, and says nothing about the ring."""
+
+
+def test_it_takes_the_time_and_the_bytes_of_the_closed_form(machine_lock: None) -> None:
+    """Ten megabytes of queue: nothing is dropped, as behind netem. Uplinks have half of the round trip each."""
+    topology = ["topo=star", f"workers={NODES}", "topo.rate='100 Mbit/s'", "topo.rtt='20 ms'", "topo.queue='10 MB'"]
+    asked = {"topology": topology, "sizes_bytes": [SIZE_BYTES], "repeats": REPEATS, "nccl": {}, "tcp": "stock"}
+    cluster = Cluster(nodes=NODES, rate_bit_s=RATE_BIT_S, round_trip_s=RTT_S)
+    form_s, ring_bytes = Nccl().all_reduce_s(SIZE_BYTES, cluster), 2 * (NODES - 1) / NODES * SIZE_BYTES
+    off: list[float] = []
+    for _ in range(TRIES):
+        (found,) = run_inside("inside_ring.py", json.dumps(asked))
+        assert found["drops"] == 0
+        for node in range(NODES):
+            sent = found["sent_bytes"][f"site-{node}-0"] / REPEATS
+            assert sent == pytest.approx(cluster.wire_ratio * ring_bytes, rel=0.04), "with acknowledgements"
+        off.append(min(found["times_s"]) / form_s - 1)
+        if abs(off[-1]) < 0.05:
+            return
+    raise AssertionError(f"off the closed form by {off}")

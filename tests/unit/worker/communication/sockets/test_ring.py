@@ -1,0 +1,155 @@
+"""A ring over connections of its own: right sums on every rank, the bytes of a ring, and errors with a reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from compressors.base.compressor import Compressor
+from compressors.none import Uncompressed
+from compressors.topk import TopK
+from testbed.core.costs.sockets import Nccl
+from testbed.worker.communication.collectives.algorithm_selection import sums_fault
+from testbed.worker.communication.sockets.neighbours import Neighbours
+from testbed.worker.communication.sockets.ring import SocketRing, scaled
+from testbed.worker.communication.sockets.schedule import moves, share
+
+WAIT_S = 20.0
+SMALL = Nccl(chunk_bytes=256 * 1024, slice_bytes=128 * 1024, piece_bytes=16 * 1024)
+
+
+class Board:
+    """Values that threads of one process leave each other."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._changed = threading.Condition()
+
+    def put(self, name: str, value: bytes) -> None:
+        with self._changed:
+            self._values[name] = value
+            self._changed.notify_all()
+
+    def get(self, name: str) -> bytes:
+        with self._changed:
+            assert self._changed.wait_for(lambda: name in self._values, WAIT_S), f"no rank has put {name}"
+            return self._values[name]
+
+
+def on_all(size: int, library: Nccl, work: Callable[[SocketRing], Any], timeout_s: float = WAIT_S) -> list[Any]:
+    """Return what `work` returns on each rank of a ring on loopback."""
+    board = Board()
+
+    def one(rank: int) -> Any:
+        place: Any = {"rank": rank, "size": size, "interface": "lo", "timeout_s": WAIT_S}
+        neighbours = Neighbours.meet(board, **place, channels=library.channels, sockets=library.sockets)
+        try:
+            return work(SocketRing(neighbours, rank=rank, size=size, library=library, timeout_s=timeout_s))
+        finally:
+            neighbours.close()
+
+    with ThreadPoolExecutor(size) as ranks:
+        return list(ranks.map(one, range(size)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("sockets", [0, 1, 16])
+@pytest.mark.parametrize("numel", [1, 7, 100_003, 1_500_000])
+def test_every_rank_has_the_sum(size: int, sockets: int, numel: int) -> None:
+    library = Nccl(chunk_bytes=SMALL.chunk_bytes, slice_bytes=SMALL.slice_bytes, sockets=sockets)
+
+    def work(ring: SocketRing) -> bool:
+        for repeat in (1, 2):
+            tensor = torch.arange(numel, dtype=torch.float32) % 97 + repeat * ring.rank
+            ring.all_reduce(tensor)
+            ranks = size * (size - 1) / 2
+            if not torch.equal(tensor, size * (torch.arange(numel, dtype=torch.float32) % 97) + repeat * ranks):
+                return False
+        return True
+
+    assert on_all(size, library, work) == [True] * size
+
+
+def test_every_rank_has_the_maximum() -> None:
+    def work(ring: SocketRing) -> list[float]:
+        tensor = torch.tensor([float(ring.rank), -float(ring.rank)], dtype=torch.float64)
+        ring.all_reduce(tensor, "max")
+        return list(tensor.tolist())
+
+    assert on_all(3, SMALL, work) == [[2.0, 0.0]] * 3
+
+
+@pytest.mark.parametrize(("size", "numel"), [(2, 400_000), (4, 1_000_003)])
+def test_a_ring_sends_what_a_ring_sends(size: int, numel: int) -> None:
+    def work(ring: SocketRing) -> int:
+        sent: list[int] = []
+        ring.all_reduce(torch.ones(numel), charge=sent.append)
+        return sum(sent)
+
+    assert sum(on_all(size, SMALL, work)) == 2 * (size - 1) * 4 * numel
+
+
+def test_a_neighbour_that_never_comes_is_told() -> None:
+    def work(ring: SocketRing) -> str:
+        if ring.rank == 1:
+            return "left"
+        with pytest.raises((TimeoutError, ConnectionError)) as told:
+            ring.all_reduce(torch.ones(1_000_000))
+        return str(told.value)
+
+    said, left = on_all(2, SMALL, work, timeout_s=2.0)
+    assert left == "left" and said
+
+
+def test_sizes_that_differ_are_told_with_both() -> None:
+    def work(ring: SocketRing) -> str:
+        try:
+            ring.all_reduce(torch.ones(1000 + 8 * ring.rank))
+        except (ConnectionError, TimeoutError) as error:
+            return str(error)
+        return "nothing"
+
+    assert any("bytes where" in said for said in on_all(2, SMALL, work, timeout_s=2.0))
+
+
+@pytest.mark.parametrize("numel", [5, 4096, 1_000_000])
+@pytest.mark.parametrize("size", [2, 5])
+def test_each_element_goes_round_twice_and_is_sent_where_it_is_received(numel: int, size: int) -> None:
+    plans = [
+        list(moves(0, numel, rank=rank, size=size, chunk=65_536, slice_=32_768, least=8192)) for rank in range(size)
+    ]
+    for rank, plan in enumerate(plans):
+        sent = [(move.start, move.stop) for move in plan if move.sends]
+        received = [(move.start, move.stop) for move in plans[(rank + 1) % size] if move.receives]
+        assert sent == received
+        reduced = sum(move.stop - move.start for move in plan if move.reduces and move.receives)
+        stored = sum(move.stop - move.start for move in plan if move.receives and not move.reduces)
+        assert 0 <= numel - stored <= -(-numel // size) + size * 65_536 and reduced <= numel
+
+
+def test_channels_share_a_tensor_without_a_gap() -> None:
+    for numel in (1, 2, 1001):
+        parts = [share(numel, channel, 4) for channel in range(4)]
+        assert parts[0][0] == 0 and parts[-1][1] == numel
+        assert all(before[1] == after[0] for before, after in pairwise(parts))
+
+
+@pytest.mark.parametrize(("compressor", "faults"), [(Uncompressed(), 0), (TopK(), 1)])
+def test_a_compressor_that_does_not_sum_is_refused(compressor: Compressor, faults: int) -> None:
+    assert len(list(sums_fault("nccl_ring", compressor))) == faults
+    assert not list(sums_fault("gloo", compressor))
+
+
+def test_a_scaled_ring_sends_as_many_messages() -> None:
+    def messages(library: Nccl, numel: int) -> int:
+        chunk, slice_ = library.chunk_bytes // 4, library.slice_bytes // 4
+        return len(list(moves(0, numel, rank=1, size=4, chunk=chunk, slice_=slice_, least=min(8192, slice_))))
+
+    assert messages(scaled(Nccl(), 16), 4_000_000) == messages(Nccl(), 64_000_000)
+    assert scaled(Nccl(), 1) == Nccl()
