@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Writes requirements/lock.txt (every package but torch, with hashes) and requirements/torch.txt from the extras of
-# pyproject.toml. Run it after a change of a pin, with a network. Why torch is apart: docs/decisions/0003.
+# Writes requirements/lock.txt (every package but torch, with hashes), requirements/build.txt, requirements/torch.txt and
+# requirements/tools.txt (what this script itself installs) from the extras of pyproject.toml. Run it after a change of a
+# pin, with a network. Why torch is apart: docs/decisions/0003.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 /usr/bin/python3 -m venv "$scratch/venv"
-"$scratch/venv/bin/pip" install --quiet pip-tools==7.6.2
+"$scratch/venv/bin/pip" install --quiet --require-hashes --requirement requirements/tools.txt
+echo "pip-tools==7.6.2" >"$scratch/tools.in"
 
 "$scratch/venv/bin/python" - "$scratch" <<'PYTHON'
 import pathlib, sys, tomllib
@@ -25,7 +27,7 @@ scratch = pathlib.Path(sys.argv[1])
 pathlib.Path("requirements/torch.txt").write_text("\n".join(sorted(torch)) + "\n")
 PYTHON
 
-for name in build lock; do
+for name in build lock tools; do
     {
         echo "# Written by scripts/lock.sh from pyproject.toml; do not edit."
         # No index is named here: each machine's own pip settings say where packages come from, the hashes say which.

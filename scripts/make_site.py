@@ -21,7 +21,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
-PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "LIMITATIONS.md")
+PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "LIMITATIONS.md", "SECURITY.md")
 """Pages at the root, beside the README."""
 LINK = re.compile(r"(?<!\\)(\]\()([^)\s#]*)(#[^)\s]*)?(\))")
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)

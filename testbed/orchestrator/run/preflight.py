@@ -11,6 +11,7 @@ from rich.table import Table
 
 from testbed.core.errors import MachineError
 from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT, RunSpec
+from testbed.orchestrator.emulation.containers import runc_escapes
 from testbed.orchestrator.emulation.kernel import slowed_tcp
 from testbed.orchestrator.emulation.kernel.tcp import CONGESTION_CONTROL, MAX_CUBIC_DILATION, MAX_WALL_BBR_RTT_S
 from testbed.orchestrator.machine import checks
@@ -102,6 +103,7 @@ def run_checks(
         checks.operating_system(),
         checks.mininet(),
         checks.binary("runc", "containers of the nodes", "runc", needed=runtime != "docker"),
+        runc_escapes.check(needed=runtime != "docker"),
         *([] if runtime == "runc" else [checks.docker(needed=runtime == "docker")]),
         *(checks.binary(*row) for row in _BINARIES),
         checks.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=_needs_iptables(features, shaper)),

@@ -126,7 +126,7 @@ def check_choice(group: str, value: str) -> None:
         assert (CONF / group / f"{choice}.yaml").exists(), f"{group}={choice} does not exist"
 
 
-ROOT_PAGES = ["README.md", "CONTRIBUTING.md", "LIMITATIONS.md"]
+ROOT_PAGES = ["README.md", "CONTRIBUTING.md", "LIMITATIONS.md", "SECURITY.md"]
 DOCS = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")]
 _PATH = re.compile(r"`((?:testbed|compressors|topologies|dashboards|experiments|scripts|tests|docs)/[\w/.-]+)`")
 
