@@ -71,6 +71,16 @@ def usage(name: str) -> Usage:
     )
 
 
+def is_frozen(name: str) -> bool:
+    """Return True if the freezer of the cgroup `name` (v1 or v2) holds its processes still."""
+    state = Path("freezer") / name / "freezer.state"
+    with contextlib.suppress(OSError):
+        if (ROOT / "cgroup.controllers").exists():
+            return (ROOT / name / "cgroup.freeze").read_text().strip() == "1"
+        return (ROOT / state).read_text().strip() != "THAWED"
+    return False
+
+
 INTERVAL_S = 1.0
 _WINDOW_S, _MIN_WINDOW_S = 0.05, 0.01
 """A link's queue is looked at twice, this far apart at most and at least; if it was never empty, its rate counts."""
@@ -269,6 +279,7 @@ class Collector:
     def _write_host(self, interval_s: float, late_s: float) -> None:
         found = self._host.read(interval_s, late_s)
         if found is not None:
+            found["stopped_processes"] += sum(is_frozen(container.name) for container in self._containers.values())
             observer_s = time.process_time() - self._zero_process_s
             self._write(Host(**found, collector_cpu_s=time.thread_time(), observer_cpu_s=observer_s).to_json())
 

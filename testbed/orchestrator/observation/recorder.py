@@ -90,7 +90,9 @@ class Recorder:
             return self.judge.verdict()
 
     def close(self) -> None:
+        """End the record: what it lacks now is a reason of the verdict."""
         with self._lock:
+            self.judge.close(self.dilation)
             try:
                 self._file.close()
             except OSError as error:

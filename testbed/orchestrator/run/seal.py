@@ -51,6 +51,8 @@ def _summary(run: RunDir, status: str, faults: Sequence[str], wall_s: float | No
         judge.add(event)
         if event["event"] == "fault":
             recorded.append(event["message"])
+    if status == "completed":
+        judge.close(spec.dilation)
     verdict, reasons = judge.verdict()
     if status != "completed":
         verdict, reasons = "invalid", [*(faults or recorded or [f"the run was {status}"]), *reasons]

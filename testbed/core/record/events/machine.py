@@ -50,7 +50,7 @@ class Host(Event, name="host"):
     That is with docker, and where a process of the run ended in the interval. Records that lack the key leave no step
     out."""
     stopped_processes: Count | None = None
-    """Processes of the run that a signal holds stopped now."""
+    """Processes of the run that a signal holds stopped now, and nodes that their cgroup's freezer does."""
     cpu_count: Count | None = None
     """CPUs of the machine."""
 

@@ -52,6 +52,8 @@ class VerdictHistory:
         if not isinstance(event, dict) or "event" not in event:
             return
         self._judge.add(event)
+        if event["event"] == "schedule" and event.get("what") == "end":
+            self._judge.close(float(read_object(self._run.spec)["dilation"]))
         t_s = event.get("t_s")
         if isinstance(t_s, int | float) and abs(t_s) < 1e12:
             self.end_s = max(self.end_s, float(t_s))

@@ -15,6 +15,10 @@ a second of a change, or while a link is down, against nothing.
 | packets lost for want of room in the delay line | - | any | a loss nobody asked for |
 | packets dropped by a processor's backlog (softnet), of the machine | - | any | likewise, and no link counts it |
 | a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
+| steps, results, measurements or counters that a whole record has and this one lacks | any | - | likewise |
+| counters silent for 4 s, or probes of a link that is up for 8 s, by the wall | any | - | likewise |
+| a stopped process, by how much steps took longer than others meanwhile | 2% or unknown | 5% | others wait for it |
+| single steps 5 times as long as others; not with loss, jitter, traffic of others | 2% | - | nothing explains them |
 | phases that took longer than their device takes, in each step the latest rank's | 2% | 5% | others wait for it |
 | messages of workers waiting for a core, mean over ranks | 10% | 30% | they wait for cores, not for the network |
 | cores idle on average during training | below 10% | below 2% | likewise |
@@ -42,7 +46,7 @@ packets in training, which nobody records: those of the bursts before it are jud
 A run is paced where the virtual clock tells how late its phases were: then that, and not that somebody waited for a
 core, says whether cores were short, since work that ends early only sleeps.
 
-What could not be known (`unknowns`) changes no grade and stands beside the reasons.
+What could not be known (`unknowns`) changes no grade and stands beside the reasons, but for what the record lacks.
 
 Steps that other machines or foreign processes spoiled are left out, a tenth at most, and so are the seconds of which no
 step remains: of lateness, messages, cores, steal, late seconds of delay lines, round trips and rates in training. All
@@ -56,6 +60,7 @@ from collections.abc import Iterator
 
 from testbed.core.record.spoiled_steps import LeftOut, SpoiledSteps
 from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.observation.verdict.evidence_rules import Evidence, is_plausible
 from testbed.orchestrator.observation.verdict.lateness_rules import Lateness
 from testbed.orchestrator.observation.verdict.link_rules import DelayLines, Event, Finding, Rates, RoundTrips
 from testbed.orchestrator.observation.verdict.machine_rules import (
@@ -69,6 +74,7 @@ from testbed.orchestrator.observation.verdict.machine_rules import (
 from testbed.orchestrator.observation.verdict.member_rules import Departures, Floods
 from testbed.orchestrator.observation.verdict.reference import LinkReference
 from testbed.orchestrator.observation.verdict.script_rules import Scripts
+from testbed.orchestrator.observation.verdict.stall_rules import Stalls
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
 
 _NOT_OBSERVED = (
@@ -101,7 +107,10 @@ class Judge:
         self._floods = Floods()
         self._scripts = Scripts(spec)
         self._spoiled = SpoiledSteps()
+        self._evidence = Evidence(spec)
+        self._stalls = Stalls(has_steps=spec.program == "training", is_steady=_is_steady(spec))
         self._rules = (
+            *(self._evidence, self._stalls),
             *(self._rates, self._round_trips, self._delay_lines),
             *(self._cores, self._backlogs, self._bypass, self._ranks),
             *(self._lateness, self._departures, self._floods, self._scripts, self._unknowns, self._spoiled),
@@ -110,6 +119,15 @@ class Judge:
         """Measurements that gave nothing, in words."""
         self._unread = 0
         self._ended = False
+        self._is_closed = False
+
+    def close(self, dilation: float) -> None:
+        """No more events come: from now on what the record lacks is a reason.
+
+        Args:
+            dilation: Dilation that the run had in the end.
+        """
+        self._is_closed, self._evidence.dilation = True, dilation
 
     def add(self, event: Event) -> None:
         """Fold an event in. One that cannot be read is a reason, not an end: the record must be sealed all the same."""
@@ -120,6 +138,8 @@ class Judge:
 
     def _fold(self, event: Event) -> None:
         kind = event["event"]
+        if not is_plausible(event):
+            raise ValueError(kind)
         if kind == "change":
             self._asked.change(event)
         elif kind == "schedule" and event["what"] == CLUSTER:
@@ -173,29 +193,28 @@ class Judge:
 
     def unknowns(self) -> list[str]:
         """What the verdict does not rest on, in words."""
-        return [*self._unknowns.texts(), *(_NOT_OBSERVED if self.kind == "measured" else ())]
+        lacking = self._evidence.missing(is_emulated=self.kind == "emulated") if self._is_closed else ()
+        return [*self._unknowns.texts(), *(_NOT_OBSERVED if self.kind == "measured" else ()), *lacking]
 
     def _findings(self) -> Iterator[Finding]:
-        left_out = self.left_out()
-        if self.kind == "measured":
-            yield from self._lateness.findings(left_out)
-            yield from self._ranks.findings(is_paced=self._lateness.is_known)
-            yield from self._departures.findings()
-            yield from self._floods.findings()
-            yield from self._unreadable()
-            return
-        yield from self._rates.findings(left_out)
-        yield from self._round_trips.findings(left_out)
-        yield from self._delay_lines.findings(left_out)
-        yield from self._lateness.findings(left_out)
-        yield from self._cores.findings(is_paced=self._lateness.is_known, left_out=left_out)
-        yield from self._backlogs.findings()
-        yield from self._bypass.findings(self._ended)
-        yield from self._ranks.findings(is_paced=self._lateness.is_known)
-        yield from self._departures.findings()
-        yield from self._floods.findings()
-        yield from self._scripts.findings()
-        yield from self._unknown()
+        left_out, is_paced = self.left_out(), self._lateness.is_known
+        of_workers = (
+            self._lateness.findings(left_out),
+            self._ranks.findings(is_paced=is_paced),
+            self._departures.findings(),
+            self._floods.findings(),
+        )
+        of_emulation = (
+            *(self._rates.findings(left_out), self._round_trips.findings(left_out)),
+            *(self._delay_lines.findings(left_out), self._cores.findings(is_paced=is_paced, left_out=left_out)),
+            *(self._backlogs.findings(), self._bypass.findings(self._ended)),
+            *(self._scripts.findings(), self._stalls.findings(left_out), self._unknown()),
+        )
+        for findings in (*of_workers, *(of_emulation if self.kind == "emulated" else ()), self._not_recorded()):
+            try:
+                yield from findings
+            except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+                yield False, f"a rule cannot be applied to this record: {type(error).__name__}: {error}"
 
     def _unknown(self) -> Iterator[Finding]:
         for text in self._nothing:
@@ -205,8 +224,14 @@ class Judge:
         if self._ended and self._cores.watched_s >= MIN_WATCHED_S:
             for name in self._asked.links.keys() - self._round_trips.heard:
                 yield False, f"link {name}: no probe came back during training"
-        yield from self._unreadable()
 
-    def _unreadable(self) -> Iterator[Finding]:
+    def _not_recorded(self) -> Iterator[Finding]:
+        if self._is_closed:
+            yield from self._evidence.findings(is_emulated=self.kind == "emulated")
         if self._unread:
             yield False, f"{self._unread} events of the record could not be read"
+
+
+def _is_steady(spec: RunSpec) -> bool:
+    profiles = (profile for link in spec.topology.wan_links for _, _, profile in link.directions())
+    return not spec.background and not any(profile.loss_ratio or profile.jitter_s for profile in profiles)

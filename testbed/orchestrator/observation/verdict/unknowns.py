@@ -1,4 +1,4 @@
-"""What a verdict does not rest on, because nothing told it. It changes no grade: `valid` is valid as far as known."""
+"""What a verdict does not rest on, since a kernel or a shaper cannot tell it. It changes no grade."""
 
 from __future__ import annotations
 
