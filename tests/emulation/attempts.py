@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 KEY, HOST_SOCKET, ABSTRACT_SOCKET, HOST_PID, OTHER_RUN, CLONE = sys.argv[1:7]
+_NEW = os.O_CREAT | os.O_RDWR
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -98,6 +99,27 @@ def memory_past_its_limit() -> str:
     return "had 512 MiB"
 
 
+def own_log() -> str:
+    if not stat.S_ISREG(os.fstat(1).st_mode):
+        raise PermissionError("a pipe: nothing that it does to it is done to a file")
+    return "holds a file of the host, whose mode and size it may change"
+
+
+def _at_end(descriptor: int) -> None:
+    os.pwrite(descriptor, b"x", 1 << 33)
+
+
+def giant_file(grow: Callable[[int], None]) -> str:
+    """As files in memory, in /tmp and in /dev/shm: one more than a process may write, with holes or without."""
+    for descriptor in (os.memfd_create("giant"), *(os.open(f"{place}/giant", _NEW) for place in ("/tmp", "/dev/shm"))):
+        try:
+            grow(descriptor)
+        except OSError:
+            continue
+        return f"made a file of {os.fstat(descriptor).st_size} bytes"
+    raise PermissionError("too large")
+
+
 ATTEMPTS: dict[str, Callable[[], str]] = {
     "host key": lambda: Path(KEY).read_text(),
     "host passwords": lambda: Path("/etc/shadow").read_text(),
@@ -130,6 +152,12 @@ ATTEMPTS: dict[str, Callable[[], str]] = {
     "namespace of process 1": lambda: checked(libc.setns(os.open("/proc/1/ns/net", os.O_RDONLY), 0)),
     "root by chroot": lambda: str(os.chroot("/tmp")),
     "other interface": foreign_interfaces,
+    "log as a file": own_log,
+    "room in the log": lambda: str(os.posix_fallocate(1, 0, 3 << 30)),
+    "log cut short": lambda: str(os.ftruncate(1, 0)),
+    "terabyte with holes": lambda: giant_file(lambda descriptor: os.ftruncate(descriptor, 1 << 40)),
+    "terabyte without": lambda: giant_file(lambda descriptor: os.posix_fallocate(descriptor, 0, 1 << 40)),
+    "byte beyond the largest file": lambda: giant_file(_at_end),
     "memory past its limit": memory_past_its_limit,
 }
 

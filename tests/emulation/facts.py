@@ -55,6 +55,7 @@ def facts() -> dict[str, Any]:
         "environ": Path("/proc/self/environ").read_bytes().decode().rstrip("\0").split("\0"),
         "environment": dict(os.environ),
         "files": _files(),
+        "file size": resource.getrlimit(resource.RLIMIT_FSIZE),
         "open files": resource.getrlimit(resource.RLIMIT_NOFILE),
         "directory": os.getcwd(),
         "umask": status["Umask"].strip(),

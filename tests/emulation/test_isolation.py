@@ -74,7 +74,7 @@ def test_a_process_in_a_node_has_no_rights(said: dict[str, Any], node: str) -> N
 
 def test_a_forked_worker_is_what_runc_would_start(said: dict[str, Any]) -> None:
     by_runc, forked = said["said"]["tells"][-1], said["said"]["forked-tells"][-1]
-    for same in ("status", "open files", "directory", "umask", "refused"):
+    for same in ("status", "open files", "file size", "directory", "umask", "refused"):
         assert forked[same] == by_runc[same], same
     refused = forked["refused"]
     sockets = {name for name in refused if name.startswith("socket")}

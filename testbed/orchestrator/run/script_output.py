@@ -60,6 +60,10 @@ class LiveOutput:
         try:
             with self._log.open("rb") as log:
                 behind_bytes = self._log.stat().st_size - self._at_bytes
+                if behind_bytes < 0:  # its middle was cut
+                    self._show(f"[{self._node}] (some output is not shown: the log was cut)")
+                    self._at_bytes, self._rest = max(0, self._at_bytes + behind_bytes - _PIECE_BYTES), b""
+                    behind_bytes = 0
                 if behind_bytes > MAX_BEHIND_BYTES:
                     passed_bytes = behind_bytes - _PIECE_BYTES
                     self._show(f"[{self._node}] ({format_size(passed_bytes)} of output are not shown)")

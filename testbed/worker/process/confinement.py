@@ -37,6 +37,7 @@ class Place:
     gid: int
     open_files: tuple[int, int]
     """(soft, hard) limit."""
+    max_file_bytes: int
     environment: dict[str, str]
     directory: str
     rootless: bool
@@ -79,6 +80,7 @@ def confine(place: Place, parent: int, container: int, log: int) -> None:
     os.dup2(parent, 3)
     os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     resource.setrlimit(resource.RLIMIT_NOFILE, place.open_files)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (place.max_file_bytes, place.max_file_bytes))
     os.umask(0o022)
     _give_up_privileges(place, capabilities)
     end_with_parent()  # not before: a change of the user takes it back

@@ -25,6 +25,7 @@ from testbed.core.errors import RunError
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended
+from testbed.orchestrator.emulation.containers.log_pipe import LogPipe
 from testbed.orchestrator.emulation.containers.oci_mounts import SHM_BYTES, TMP_BYTES
 from testbed.orchestrator.emulation.containers.runc_container import (
     MAX_MODEL_BYTES,
@@ -166,6 +167,7 @@ class DockerContainer:
         """Of the docker command that waits for it, which ends as it does."""
         self._files = files
         self._process: subprocess.Popen[bytes] | None = None
+        self._output = LogPipe(log)
         self._id = ""
 
     def start(self, command: list[str], environment: dict[str, str], directory: Path | None = None) -> None:
@@ -178,14 +180,14 @@ class DockerContainer:
             self._id = docker(*self.arguments(command, environment, directory or self.sandbox.clone))
         except DockerError as error:
             raise RunError(f"node {self.node}: docker could not make its container: {error}") from error
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command_line(), "start", "--attach", self.name],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        output = self._output.open()
+        self._process = subprocess.Popen(
+            [*command_line(), "start", "--attach", self.name],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
         self.pid = self._process.pid
 
     def arguments(self, command: list[str], environment: dict[str, str], directory: Path) -> list[str]:
@@ -201,6 +203,7 @@ class DockerContainer:
             *("--security-opt", "no-new-privileges", "--security-opt", f"seccomp={self._files / SECCOMP_FILE}"),
             *("--cpu-shares", str(self.sandbox.cpu_shares), "--memory", memory),
             *("--pids-limit", str(MAX_PROCESSES), "--ulimit", f"nofile={soft}:{hard}", "--shm-size", str(SHM_BYTES)),
+            *("--ulimit", f"fsize={self.sandbox.max_file_bytes}"),
             *("--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={TMP_BYTES}", "--log-driver", "none"),
             *(word for mount in self._mounts() for word in ("--mount", mount)),
             *(*given, "--workdir", str(directory), "--entrypoint", command[0], IMAGE, *command[1:]),
@@ -234,6 +237,8 @@ class DockerContainer:
     def exit_code(self) -> int | None:
         """None while it runs or before it was started; minus the signal's number if one ended it."""
         code = None if self._process is None else self._process.poll()
+        if code is not None:
+            self._output.settle()
         return _SIGNALLED - code if code is not None and code - _SIGNALLED in signal.valid_signals() else code
 
     @property
@@ -280,3 +285,4 @@ class DockerContainer:
             return
         if self._process is not None:
             self._process.wait()
+        self._output.close()

@@ -25,8 +25,9 @@ from testbed.core.errors import MachineError, RunError
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended, memory_kills
+from testbed.orchestrator.emulation.containers.log_pipe import LogPipe
 from testbed.orchestrator.emulation.containers.node_disk import OUT_IN_NODE, NodeDisk
-from testbed.orchestrator.emulation.containers.oci_mounts import HARDENED, bind, mount, own_mounts
+from testbed.orchestrator.emulation.containers.oci_mounts import HARDENED, SHM_BYTES, bind, mount, own_mounts
 from testbed.orchestrator.emulation.containers.root_filesystem import BoundRoot, MaskedRoot
 from testbed.orchestrator.machine.cleanup import CGROUP_ROOT
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
@@ -86,6 +87,11 @@ class Sandbox:
     @property
     def cpu_shares(self) -> int:
         return max(MIN_CPU_SHARES, min(MAX_CPU_SHARES, ALL_CPU_SHARES // self.containers))
+
+    @property
+    def max_file_bytes(self) -> int:
+        """Largest file that a process of a container may write."""
+        return MAX_MODEL_BYTES if self.keeps_model else SHM_BYTES
 
     def bound_back(self) -> list[Path]:
         """Directories and files seen read-only at their own path."""
@@ -173,6 +179,7 @@ class Container:
         self.node = node
         self.network = network
         self.log = log
+        self.output = LogPipe(log)
         self.name = container_name(sandbox.run_id, node)
         self.pid: int | None = None
         self._pidfd = -1
@@ -189,18 +196,18 @@ class Container:
         config = self._config(command, environment, directory or self.sandbox.clone)
         (bundle / "config.json").write_text(json.dumps(config))
         pid_file = bundle / "pid"
-        with self.log.open("ab") as log:
-            done = subprocess.run(
-                [
-                    *(*self.sandbox.rights.runc(), "--log", str(bundle / "runc.log"), "run", "--detach"),
-                    *("--bundle", str(bundle), "--pid-file", str(pid_file), self.name),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                timeout=_RUNC_TIMEOUT_S,
-                check=False,
-            )
+        output = self.output.open()
+        done = subprocess.run(
+            [
+                *(*self.sandbox.rights.runc(), "--log", str(bundle / "runc.log"), "run", "--detach"),
+                *("--bundle", str(bundle), "--pid-file", str(pid_file), self.name),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            timeout=_RUNC_TIMEOUT_S,
+            check=False,
+        )
         if done.returncode != 0:
             said = (bundle / "runc.log").read_text().strip() if (bundle / "runc.log").exists() else ""
             raise RunError(f"node {self.node}: runc could not start its container: {said or self.log.name}")
@@ -225,6 +232,7 @@ class Container:
             self._exit_code = os.waitstatus_to_exitcode(status)
             os.close(self._pidfd)
             self._pidfd = -1
+            self.output.settle()
         return self._exit_code
 
     @property
@@ -262,6 +270,7 @@ class Container:
         """Kill what is left and remove its state and cgroups."""
         command = [*self.sandbox.rights.runc(), "delete", "--force", self.name]
         subprocess.run(command, capture_output=True, timeout=_RUNC_TIMEOUT_S, check=False)
+        self.output.close()
 
     def _config(self, command: list[str], environment: dict[str, str], directory: Path) -> dict[str, Any]:
         uid, gid = self.sandbox.user()
@@ -277,7 +286,10 @@ class Container:
                 "env": [f"{key}={value}" for key, value in environment.items()],
                 "noNewPrivileges": True,
                 "capabilities": {kind: [] for kind in _CAPABILITIES},
-                "rlimits": [{"type": "RLIMIT_NOFILE", "soft": LIMIT_AT_START[0], "hard": LIMIT_AT_START[1]}],
+                "rlimits": [
+                    {"type": "RLIMIT_NOFILE", "soft": LIMIT_AT_START[0], "hard": LIMIT_AT_START[1]},
+                    {"type": "RLIMIT_FSIZE", "soft": (most := self.sandbox.max_file_bytes), "hard": most},
+                ],
             },
             "mounts": self.sandbox.mounts(self.disk),
             "linux": {

@@ -15,10 +15,10 @@ a second of a change, or while a link is down, against nothing.
 | packets lost for want of room in the delay line | - | any | a loss nobody asked for |
 | packets dropped by a processor's backlog (softnet), of the machine | - | any | likewise, and no link counts it |
 | a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
-| steps, results, measurements or counters that a whole record has and this one lacks | any | - | likewise |
-| counters silent for 4 s, or probes of a link that is up for 8 s, by the wall | any | - | likewise |
+| steps, results, measurements or counters that a whole record has and this one lacks | any | - | no evidence |
+| counters silent for 4 s, or probes of a link that is up for 8 s, wall-clock | any | - | no evidence |
 | a stopped process, by how much steps took longer than others meanwhile | 2% or unknown | 5% | others wait for it |
-| single steps 5 times as long as others; not with loss, jitter, traffic of others | 2% | - | nothing explains them |
+| single steps above 5x the typical one; not with loss, jitter, traffic of others | 2% | - | nothing explains them |
 | phases that took longer than their device takes, in each step the latest rank's | 2% | 5% | others wait for it |
 | messages of workers waiting for a core, mean over ranks | 10% | 30% | they wait for cores, not for the network |
 | cores idle on average during training | below 10% | below 2% | likewise |

@@ -91,6 +91,7 @@ class ForkedProcess:
         self._container.sandbox.rights.give_way(pid)
 
     def ended(self, code: int) -> None:
+        self._container.output.settle()
         self._exit_code = code
         self._ended.set()
         self._container.kill()
@@ -167,12 +168,12 @@ class ForkServerClient:
             "gid": gid,
             "rootless": container.sandbox.rights.rootless,
             "open_files": LIMIT_AT_START,
+            "max_file_bytes": container.sandbox.max_file_bytes,
             "environment": dict(environment),
             "directory": str(directory),
         }
         worker = self._workers[container.node] = ForkedProcess(self, container)
-        with container.log.open("ab") as log:
-            self._send({"event": "fork", "place": place}, [container.pidfd, log.fileno()])
+        self._send({"event": "fork", "place": place}, [container.pidfd, container.output.open()])
         return worker
 
     def signal(self, node: str, number: signal.Signals) -> None:

@@ -22,7 +22,7 @@ files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
 here = Path(sys.argv[1])
 sandbox = Sandbox(run_id="r", clone=here, runs=here, socket=here / "s", work=here, memory_bytes=1 << 20)
 container = Container(sandbox, SimpleNamespace(path=here), "n", "/proc/self/ns/net", here / "log")
-(limit,) = container._config(["true"], {}, here)["process"]["rlimits"]
+limit, _ = container._config(["true"], {}, here)["process"]["rlimits"]
 container.pid = os.fork()
 if not container.pid:
     os._exit(3)

@@ -32,6 +32,17 @@ def test_output_is_shown_line_by_line_as_it_comes(tmp_path: Path) -> None:
     assert shown[4:] == ["[a] last"]
 
 
+def test_a_log_whose_middle_was_cut_goes_on_from_its_last_lines(tmp_path: Path) -> None:
+    log, shown = tmp_path / "a.log", list[str]()
+    log.write_bytes(b"x\n" * 50_000)
+    output = LiveOutput("a", log, shown.append)
+    output.poll()
+    log.write_bytes(b"x\n" * 40_000 + b"the end\n")
+    output.poll()
+    assert "the log was cut" in shown[50_000] and shown[-1] == "[a] the end"
+    assert len(shown) < 60_000
+
+
 def test_a_flood_of_output_is_passed_over_and_said(tmp_path: Path) -> None:
     log, shown = tmp_path / "a.log", list[str]()
     log.write_bytes(b"x" * (MAX_LINE + 1) + b"\n" + b"line\n" * MAX_BEHIND_BYTES + b"the end\n")
