@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from experiments.benchmarks.truth import foretold, measure, published, tables, training
 from experiments.benchmarks.truth.published import LINKS
 from testbed.core.costs.sockets import MIB
+from testbed.core.errors import InputError
 from testbed.core.models.model_file import model_faults, model_to_json
 from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.config.config import resolve
@@ -83,3 +85,14 @@ def test_what_is_kept_back_is_foretold_with_its_commit() -> None:
     rare = found["diloco"][-1]
     assert (rare["rate"], rare["sync_every"]) == ("50m", 128)
     assert rare["mean_step_s"] == pytest.approx(rare["inner_step_s"] + rare["exchange_s"] / 128)
+
+
+def test_predictions_that_were_published_stay_as_they_were() -> None:
+    found = hashlib.sha256(foretold.FILE.read_bytes()).hexdigest()
+    assert found == "3a6b1889788eb34f39dbf8945d82311d8d579a2dba6aacd774205436f5cf7c10"
+
+
+def test_predictions_are_written_once_and_from_a_commit() -> None:
+    for arguments, said in (([], "nothing: give the 40 digits"), (["0" * 40], "exists; predictions are written once")):
+        with pytest.raises(InputError, match=said):
+            foretold.main(arguments)
