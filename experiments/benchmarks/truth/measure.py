@@ -61,9 +61,10 @@ def dilation(nodes: int, link: str) -> int:
 
 
 def table(size_mib: int) -> Model:
-    """Return a model of one tensor of so many MiB."""
-    layer = Layer("tensor", ((size_mib, MIB // 4),), 1.0)
-    return Model(f"tensor-{size_mib}", (layer,), layer.numel, None, "a sample", "experiments/benchmarks/truth")
+    """Return a model of as many layers of a MiB, which one bucket takes."""
+    layers = tuple(Layer(f"layer{index}", ((512, 512),), 1.0) for index in range(size_mib))
+    parameters = sum(layer.numel for layer in layers)
+    return Model(f"all-reduce-{size_mib}", layers, parameters, None, "a sample", "experiments/benchmarks/truth")
 
 
 def overrides(nodes: int, link: str, model: Path) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ def overrides(nodes: int, link: str, model: Path) -> tuple[str, ...]:
 
 def measure(library: str, nodes: int, link: str, size_mib: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / f"tensor-{size_mib}.json"
+        model = Path(folder) / f"all-reduce-{size_mib}.json"
         write_json(model, model_to_json(table(size_mib)))
         limit_s = 4 * _seconds(library, nodes, link, size_mib)
         run = perform(overrides(nodes, link, model), limit_s=limit_s, runs=RUNS_ROOT)
