@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.device.profile import Profile
-from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID, RunError
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, EXIT_INVALID, RunError
 from testbed.core.record.run_directory import RunDir, new_run_id, write_json
 from testbed.core.record.spoiled_steps import SpoiledSteps
 from testbed.core.spec.run_spec import RunSpec
@@ -25,6 +25,10 @@ from testbed.orchestrator.machine.clone import CLONE, environment
 
 TIME_LIMIT_S = 400.0
 _STOP_S = 60.0
+
+
+class Refused(RunError):
+    """A run that was refused before anything was built."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ def made(overrides: Sequence[str], limit_s: float = TIME_LIMIT_S) -> Iterator[Ru
     """A run, in a folder that goes when it has been read.
 
     Raises:
+        Refused: its input was.
         RunError: it did not complete; with what it said.
         subprocess.TimeoutExpired: not after so long.
     """
@@ -127,7 +132,8 @@ def _made(overrides: Sequence[str], limit_s: float, runs: Path) -> RunDir:
     command = [sys.executable, "-m", "testbed", "run", *overrides, "metrics_port=0"]
     status, said, complaint = ended([*command, "--json", "--share", "--runs", str(runs)], limit_s)
     if status not in (EXIT_COMPLETED, EXIT_INVALID):
-        raise RunError(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
+        kind = Refused if status == EXIT_INPUT else RunError
+        raise kind(f"{' '.join(overrides)}: status {status}: {complaint.strip()[-1000:]}")
     return RunDir(runs / json.loads(said)["run_id"])
 
 

@@ -9,7 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +48,27 @@ def depends_on(**_: Any) -> Iterator[Path]:
 
 
 def measure(**asked: Any) -> dict[str, Any]:
-    """In this process's own mount namespace: what is mounted, and made read-only, goes with it."""
+    return in_guest(GUEST, asked, _LIMIT_S)
+
+
+def in_guest(module: str, asked: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    """Return what `measure` of `module` returns in there.
+
+    It is called in a mount namespace of its own: what is mounted, and made read-only, goes with it.
+
+    Raises:
+        RunError: There is no user-mode Linux, or the point failed; with what it said.
+    """
     if not shutil.which("linux.uml"):
         raise RunError("linux.uml is not installed (Debian's user-mode-linux): make test-netem installs it")
     place, out = RUNTIME_ROOT / ".netem", RUNTIME_ROOT / ".netem-out"
     for folder in (place, out):
         folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(out)], check=True)
-    point = [sys.executable, "-B", "-m", "experiments.common.point", GUEST, json.dumps(asked)]
+    point = [sys.executable, "-B", "-m", "experiments.common.point", module, json.dumps(asked)]
     command = ["bash", "-c", '"$@" >"$LONGHAUL_NETEM_OUT/result"', "point", *IN_NAMESPACES, *point]
     done = subprocess.run(
-        ["bash", str(_BOOT), str(place), str(CLONE), str(_LIMIT_S), str(out), *command],
+        ["bash", str(_BOOT), str(place), str(CLONE), f"{limit_s:.0f}", str(out), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,0 +1,8 @@
+"""Declares the benchmark `invariance`: where its table goes."""
+
+from __future__ import annotations
+
+from experiments.benchmarks.invariance import measure, tables
+from experiments.common.benchmark import Benchmark
+
+BENCHMARK = Benchmark(measure, tables.invariance, order=65)
