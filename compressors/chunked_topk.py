@@ -9,7 +9,7 @@ from compressors.base.chunks import chunks
 from compressors.base.compressor import Context, FeedbackMode, Layout, Traits
 from compressors.base.payload import PayloadError, from_bytes, require_size, to_bytes
 from compressors.parts.packing import Packer, packed_bytes
-from compressors.parts.selection import first_largest, magnitudes
+from compressors.parts.selection import first_largest, largest_of_rows, magnitudes
 from compressors.parts.sparse import Sparsifier, kept_of, require_ascending, require_indices, scatter
 from testbed.core.kinds import Whole
 from testbed.core.parameters import Share
@@ -69,7 +69,7 @@ class ChunkedTopK(Sparsifier):
         for part in chunks(tensor[:whole], self.chunk):
             rows = magnitudes(tensor[part].float()).view(-1, self.chunk)
             starts = torch.arange(part.start, part.stop, self.chunk, device=tensor.device).unsqueeze(1)
-            found.append(_largest_of_rows(rows, k).add_(starts).view(-1))
+            found.append(largest_of_rows(rows, k).add_(starts).view(-1))
         rest = tensor[whole:].float()
         found.append(first_largest(rest, kept_of(self.density, len(rest))).add_(whole))
         indices = torch.cat(found)
@@ -103,16 +103,3 @@ class ChunkedTopK(Sparsifier):
 
     def _size_bytes(self, k: int) -> int:
         return 5 * k + packed_bytes(k, self._high_bits)
-
-
-def _largest_of_rows(rows: Tensor, k: int) -> Tensor:
-    """Return (rows, k) int64, ascending: the k largest of each row, among equals the first ones."""
-    length = rows.shape[1]
-    if k == length:
-        return torch.arange(length, device=rows.device).expand(rows.shape).contiguous()
-    found = rows.topk(k + 1, dim=1)
-    if bool((found.values[:, k - 1] == found.values[:, k]).any()):
-        # Which of equals come first is not said; made different by their places, none are equal.
-        places = torch.arange(length - 1, -1, -1, device=rows.device)
-        found = (rows.long() << 32).add_(places).topk(k, dim=1)
-    return found.indices[:, :k].sort(dim=1).values

@@ -125,7 +125,7 @@ class DeepReduce(Around):
         if not given.any():
             return frame.pack(_TAG, frame.ZERO, numel).to(tensor.device)
         indices, values = chosen.cpu().numpy(), given.cpu().numpy()
-        coded, carried = self._index.encode(indices, numel, _stream(context, "indices"))
+        coded, carried = self._index.encode(indices, numel, _stream(context, "indices"), tensor.device)
         if len(carried) != len(indices) or not self._index.keeps_all:
             values = _filled(tensor, carried, indices, values)
         levels = self._value.encode(values, _stream(context, "values"))
@@ -140,11 +140,13 @@ class DeepReduce(Around):
             if not add:
                 out.zero_()
             return
-        indices, values = self._decoded(body.numpy(), numel, context)
+        indices, values = self._decoded(body.numpy(), numel, context, out.device)
         device = out.device
         scatter(out, torch.from_numpy(indices).to(device), torch.from_numpy(values).to(device), add, scale)
 
-    def _decoded(self, body: np.ndarray, numel: int, context: Context) -> tuple[np.ndarray, np.ndarray]:
+    def _decoded(
+        self, body: np.ndarray, numel: int, context: Context, device: torch.device
+    ) -> tuple[np.ndarray, np.ndarray]:
         named = f"{type(self).__name__} payload for {numel} elements"
         if len(body) < _HEADER.size:
             raise PayloadError(f"{named}: its body of {len(body)} bytes is shorter than a header")
@@ -155,7 +157,7 @@ class DeepReduce(Around):
         coded, levels = body[_HEADER.size :][:size], body[_HEADER.size :][size:]
         if not 0 < count <= numel or len(coded) != size:
             raise PayloadError(f"{named}: says it has {count} entries, their indices in {size} bytes")
-        carried = self._index.decode(coded, count, numel, _stream(context, "indices"))
+        carried = self._index.decode(coded, count, numel, _stream(context, "indices"), device)
         return carried, self._value.decode(levels, len(carried))
 
 

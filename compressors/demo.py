@@ -9,10 +9,12 @@ from torch import Tensor
 
 from compressors.base.chunks import chunks
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Rounds, Route, Traits
+from compressors.base.exact import float_spacing
 from compressors.base.memory import Memory, moved
 from compressors.base.payload import PayloadError, from_bytes, put, require_size, to_bytes
 from compressors.base.routes import ROUTES, route_sent_bytes
 from compressors.parts.optimizers import plain_sgd
+from compressors.parts.selection import largest_of_rows, magnitudes
 from testbed.core.kinds import Number, Whole
 from testbed.core.parameters import LearningRate, raise_all, whole
 
@@ -32,7 +34,8 @@ class DeMo(Compressor):
     without momentum, whose weight decay stays.
     NaN and infinity count as large, and spread over their chunk as NaN.
     Wire: components (c, kept) float32, then their positions (c, kept) uint8, with c = ceil(n / chunk_size);
-    5 * c * kept bytes. The last bits of a component, and which of equals are kept, may differ between kinds of device.
+    5 * c * kept bytes. Of equal components the first are kept; those of a chunk are multiples of one power of two, up
+    to 2**24, and the transform's entries multiples of 2**-24, so that its sums are exact in any order.
     Keeps one float32 tensor per bucket, the momentum; 4 bytes per parameter.
 
     Args:
@@ -84,8 +87,8 @@ class DeMo(Compressor):
         for piece in chunks(tensor, size):
             padding = -(piece.stop - piece.start) % size
             block = torch.nn.functional.pad(tensor[piece].float(), (0, padding)).view(-1, size)
-            components = block @ self._transform(tensor.device).T
-            largest = components.abs().topk(self.per_chunk, dim=1).indices.sort(dim=1).values
+            components = self._components(block)
+            largest = largest_of_rows(magnitudes(components), self.per_chunk)
             here = slice(piece.start // size, piece.start // size + len(block))
             values[here], places[here] = components.gather(1, largest), largest
         return torch.cat([to_bytes(values), to_bytes(places)])
@@ -99,9 +102,9 @@ class DeMo(Compressor):
             raise PayloadError(f"DeMo payload for {out.numel()} elements: a position beyond its chunk of {size}")
         for piece in chunks(out, size):
             here = slice(piece.start // size, -(-piece.stop // size))
-            components = torch.zeros(len(values[here]), size, device=out.device)
-            components.scatter_(1, places[here].long(), values[here])
-            found = (components @ self._transform(out.device)).view(-1)
+            components = torch.zeros(len(values[here]), size, dtype=torch.float64, device=out.device)
+            components.scatter_(1, places[here].long(), values[here].double())
+            found = (components @ self._transform(out.device)).float().view(-1)
             put(out[piece], found[: piece.stop - piece.start], add, scale)
 
     def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
@@ -123,15 +126,29 @@ class DeMo(Compressor):
     def _chunks(self, numel: int) -> int:
         return -(-numel // self.chunk_size)
 
+    def _components(self, block: Tensor) -> Tensor:
+        """Return the components of chunks, both (chunks, chunk_size) float32; no sum of it, nor of `decode`, rounds."""
+        return _rounded(_rounded(block.double()) @ self._transform(block.device).T).float()
+
     def _transform(self, device: torch.device) -> Tensor:
         return _cosines(self.chunk_size).to(device)
 
 
 @functools.cache
 def _cosines(size: int) -> Tensor:
-    """Return (size, size): the orthonormal transform DCT-II; its transpose is the inverse."""
+    """Return (size, size) float64: the orthonormal DCT-II in multiples of 2**-24; its transpose is the inverse.
+
+    A row or column of up to 256 has magnitudes of 23 together. Times whole numbers up to 2**24, its sums stay below
+    2**53 of their unit, so that float64 holds each, and the order in which a device adds does not show.
+    """
     frequency = torch.arange(size, dtype=torch.float64).unsqueeze(1)
     position = torch.arange(size, dtype=torch.float64).unsqueeze(0)
     matrix = torch.cos(math.pi / size * (position + 0.5) * frequency) * math.sqrt(2 / size)
     matrix[0] /= math.sqrt(2)
-    return matrix.float()
+    return matrix.mul_(2.0**24).round_().mul_(2.0**-24)
+
+
+def _rounded(rows: Tensor) -> Tensor:
+    """Return rows of float64 as multiples, up to 2**24, of what float32 resolves at the largest of each."""
+    units = float_spacing(rows.abs().amax(dim=1, keepdim=True).float())
+    return rows.div(units).round_().mul_(units)

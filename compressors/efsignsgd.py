@@ -20,7 +20,7 @@ class EFSignSGD(Compressor):
     Gaussian values. Zero counts as above zero. NaN and infinity show in the whole block; magnitudes above 3.4e38 / n
     may do so.
     Wire: scales (ceil(n / block_size),) float32, then signs (ceil(n / 8),) packed;
-    4 ceil(n / block_size) + ceil(n / 8) bytes. The last bits of a scale may differ between kinds of device.
+    4 ceil(n / block_size) + ceil(n / 8) bytes.
     Keeps no state.
 
     Args:

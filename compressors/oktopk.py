@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
+from compressors.base.exact import divide_
 from compressors.base.payload import PayloadError, from_bytes, require_bytes, require_finite, to_bytes
 from compressors.base.routes import SIZE_BYTES
 from compressors.parts.selection import at_least, first_largest, largest
@@ -171,12 +172,12 @@ def _balanced_ends(indices: Tensor, numel: int, world_size: int) -> Tensor:
     shares = torch.arange(1, world_size + 1, device=indices.device) * len(indices)
     ends = indices[(shares.div(world_size, rounding_mode="floor") - 1).clamp_min(0)] + 1
     ends[-1] = numel
-    return ends.float().div_(numel)
+    return divide_(ends.float(), numel)
 
 
 def _boundaries(total: Tensor, numel: int, world_size: int) -> Tensor:
     """Return the mean of the boundaries that all ranks propose."""
-    ends = (total.double() / world_size * numel).round().long().clamp_(0, numel)
+    ends = (divide_(total.double(), world_size) * numel).round().long().clamp_(0, numel)
     ends[-1] = numel
     return torch.cat([ends.new_zeros(1), ends.cummax(dim=0).values])
 

@@ -19,7 +19,7 @@ class OneBit(Compressor):
     block; Gaussian values lose 1 - 2/pi of their energy. NaN and infinity show in the whole block; magnitudes above
     3.4e38 / n may do so.
     Wire: means (ceil(n / block_size), 2) float32, then signs (ceil(n / 8),) packed;
-    8 ceil(n / block_size) + ceil(n / 8) bytes. The last bits of a mean may differ between kinds of device.
+    8 ceil(n / block_size) + ceil(n / 8) bytes.
     Keeps no state.
 
     Args:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import FeedbackMode, Traits
+from compressors.base.exact import divide_
 from compressors.parts.stochastic import BucketSize, RandomLevels, sums
 from testbed.core.kinds import Number
 
@@ -53,7 +54,7 @@ class TernGrad(RandomLevels):
             return largest
         # relative to the largest, so that no square leaves float32
         relative = rows / torch.where(largest > 0, largest, 1.0).unsqueeze(1)
-        energies = sums(relative.square_()).div_(self.bucket_size)
+        energies = divide_(sums(relative.square_()), self.bucket_size)
         energies[-1] *= self.bucket_size / (count - (len(rows) - 1) * self.bucket_size)  # it may be short
         sigmas = energies.sqrt_().float()
         return torch.minimum(largest, sigmas.mul_(largest).mul_(self.clip_sigmas))

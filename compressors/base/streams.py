@@ -31,10 +31,7 @@ class Stream:
     def bits(self, start: int, count: int, device: torch.device | str = "cpu") -> Tensor:
         """Return numbers `start` to `start + count - 1`: (count,) int32, every bit fair."""
         low, high = _signed(self.key & _MASK), _signed(self.key >> 32)
-        x = _ramp(count, device) + _signed((start * _GOLDEN + low) & _MASK)
-        x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(_FIRST)
-        x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF)).bitwise_xor_(high).mul_(_SECOND)
-        return x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF))
+        return _mix_(_ramp(count, device) + _signed((start * _GOLDEN + low) & _MASK), high)
 
     def uniform(self, start: int, count: int, device: torch.device | str = "cpu") -> Tensor:
         """Return (count,) float32 in [0, 1), multiples of 2**-24."""
@@ -66,6 +63,18 @@ class Stream:
         """
         high, low = (int(x) & 0x7FFFFFFF for x in Stream(self.key ^ 0x5DEECE66D).bits(0, 2))
         return (high << 31 | low) % below
+
+
+def hashes(words: Tensor, key: int) -> Tensor:
+    """Return (n,) int32, every bit fair: the mixing function of `words`, (n,) int32, keyed before by 32 bits."""
+    return _mix_(words.mul(_GOLDEN).add_(_signed(key & _MASK)), 0)
+
+
+def _mix_(x: Tensor, within: int) -> Tensor:
+    """Mix int32 in place, keyed within."""
+    x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF)).mul_(_FIRST)
+    x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF)).bitwise_xor_(within).mul_(_SECOND)
+    return x.bitwise_xor_((x >> 15).bitwise_and_(0x1FFFF))
 
 
 def _ramp(count: int, device: torch.device | str) -> Tensor:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from compressors.base.payload import PayloadError
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
+Device = torch.device
+CPU = Device("cpu")
 
 
 class BitWriter:

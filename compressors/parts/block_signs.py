@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.chunks import CHUNK, chunks
+from compressors.base.exact import divide_, row_sums
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import SignBits, packed_bytes
 from testbed.core.kinds import Whole
@@ -26,7 +27,7 @@ class BlockSigns:
     is no more.
 
     A block that holds NaN or infinity decodes to values that are not finite; so may one with magnitudes above
-    3.4e38 / block_size, whose sum overflows. Means may differ in their last bits between kinds of device.
+    3.4e38 / block_size, whose sum overflows.
     Wire: means (blocks, means) float32, then signs, packed; 4 * means * ceil(n / block_size) + ceil(n / 8) bytes.
     """
 
@@ -93,11 +94,12 @@ class BlockSigns:
             scratch: holds 1 where a value is below zero, else 0.
         """
         if self.means == 1:
-            torch.sum(torch.abs(values, out=scratch), dim=1, out=means[:, 0]).div_(values.shape[1])
+            means[:, 0] = divide_(row_sums(torch.abs(values, out=scratch)), values.shape[1])
             return
         below = scratch.sum(dim=1)
-        means[:, 0] = torch.clamp(values, min=0.0, out=scratch).sum(dim=1) / (values.shape[1] - below).clamp_(min=1)
-        means[:, 1] = torch.clamp(values, max=0.0, out=scratch).sum(dim=1) / below.clamp_(min=1)
+        above = (values.shape[1] - below).clamp_(min=1)
+        means[:, 0] = row_sums(torch.clamp(values, min=0.0, out=scratch)) / above
+        means[:, 1] = row_sums(torch.clamp(values, max=0.0, out=scratch)) / below.clamp_(min=1)
 
     def _head_bytes(self, numel: int) -> int:
         return 4 * self.means * -(-numel // self.block_size)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from compressors.base.chunks import CHUNK, chunks
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
+from compressors.base.exact import divide_
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import Packer, packed_bytes
 from testbed.core.kinds import Whole
@@ -119,7 +120,7 @@ class Blockwise(Compressor):
         torch.amax(scaled, dim=1, out=scales)
         usual = float(scales.sum()) < 1e38  # neither NaN nor infinity, nor near the largest float32
         finite = None if usual else scales.isfinite()
-        scales.div_(self.top)
+        divide_(scales, self.top)
         if finite is not None:
             torch.where(finite, scales.clamp(max=self._largest), scales, out=scales)
         scales.mul_(scales.ge(_SMALLEST))

@@ -6,16 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from compressors.base.payload import PayloadError
-from compressors.base.streams import Stream
-from compressors.parts.bits import Bytes, Integers
+from compressors.base.streams import Stream, hashes
+from compressors.parts.bits import CPU, Bytes, Device, Integers
 from compressors.parts.deepreduce_index import IndexCodec
 
 POLICIES = ("p0", "p1", "p2")
 _CHUNK = 1 << 18
-_WORD = np.uint64(2**32 - 1)
 
 
 def filter_bits(count: int, rate: float) -> int:
@@ -52,14 +53,14 @@ class Bloom(IndexCodec):
         self.policy, self.rate = policy, rate
         self.keeps_all = policy == "p0"
 
-    def encode(self, indices: Integers, numel: int, stream: Stream) -> tuple[Bytes, Integers]:
+    def encode(self, indices: Integers, numel: int, stream: Stream, device: Device = CPU) -> tuple[Bytes, Integers]:
         size = filter_bits(len(indices), self.rate)
         marks = np.zeros(size, dtype=np.uint8)
         for j in range(hash_count(self.rate)):
-            marks[_places(indices, j, size, stream)] = 1
-        return np.packbits(marks, bitorder="little"), self._carried(marks, len(indices), numel, stream)
+            marks[_places(torch.from_numpy(indices), j, size, stream).numpy()] = 1
+        return np.packbits(marks, bitorder="little"), self._carried(marks, len(indices), numel, stream, device)
 
-    def decode(self, data: Bytes, count: int, numel: int, stream: Stream) -> Integers:
+    def decode(self, data: Bytes, count: int, numel: int, stream: Stream, device: Device = CPU) -> Integers:
         size = filter_bits(count, self.rate)
         if len(data) != -(-size // 8):
             expected = f"expected {-(-size // 8)} bytes, found {len(data)}"
@@ -67,7 +68,7 @@ class Bloom(IndexCodec):
         marks = np.unpackbits(data, count=size, bitorder="little")
         if (found := int(marks.sum())) > (most := hash_count(self.rate) * count):  # else nearly all might pass
             raise PayloadError(f"bloom filter of {count} indices below {numel}: {found} marks, at most {most}")
-        carried = self._carried(marks, count, numel, stream)
+        carried = self._carried(marks, count, numel, stream, device)
         if len(carried) < count:
             raise PayloadError(f"bloom filter of {count} indices below {numel}: {len(carried)} pass")
         return carried
@@ -78,8 +79,8 @@ class Bloom(IndexCodec):
     def carried(self, count: int, numel: int) -> float:
         return count + self.rate * (numel - count) if self.policy == "p0" else count
 
-    def _carried(self, marks: Bytes, count: int, numel: int, stream: Stream) -> Integers:
-        passing = self._passing(marks, numel, stream)
+    def _carried(self, marks: Bytes, count: int, numel: int, stream: Stream, device: torch.device) -> Integers:
+        passing = self._passing(torch.from_numpy(marks).to(device), numel, stream).cpu().numpy()
         if self.policy == "p0" or len(passing) <= count:
             return passing
         # each entry of P by itself has a number, which is its turn in every draw
@@ -88,21 +89,26 @@ class Bloom(IndexCodec):
             return passing[turns < count]
         return passing[self._by_conflicts(passing, turns, len(marks), count, stream)]
 
-    def _passing(self, marks: Bytes, numel: int, stream: Stream) -> Integers:
-        """P; after each hash function only those that still pass are hashed on."""
-        found = []
-        for start in range(0, numel, _CHUNK):
-            entries = np.arange(start, min(start + _CHUNK, numel), dtype=np.int64)
+    def _passing(self, marks: Tensor, numel: int, stream: Stream) -> Tensor:
+        """P; after each hash function only those that still pass are hashed on.
+
+        An accelerator takes all entries at once, as `chunks` does.
+        """
+        found = [torch.empty(0, dtype=torch.int32, device=marks.device)]
+        step = _CHUNK if marks.device.type == "cpu" else max(numel, 1)
+        for start in range(0, numel, step):
+            entries = torch.arange(start, min(start + step, numel), dtype=torch.int32, device=marks.device)
             for j in range(hash_count(self.rate)):
-                entries = entries[marks[_places(entries, j, len(marks), stream)] != 0]
+                passes = marks.index_select(0, _places(entries, j, len(marks), stream))
+                entries = entries.index_select(0, passes.nonzero().view(-1))
             found.append(entries)
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        return torch.cat(found).long()
 
     def _by_conflicts(
         self, passing: Integers, turns: Integers, size: int, count: int, stream: Stream
     ) -> NDArray[np.bool_]:
         hashes = hash_count(self.rate)
-        places = np.concatenate([_places(passing, j, size, stream) for j in range(hashes)])
+        places = np.concatenate([_places(torch.from_numpy(passing), j, size, stream).numpy() for j in range(hashes)])
         items = np.tile(np.arange(len(passing)), hashes)
         # an entry is once in a set, whichever of its hashes put it there; in a set, entries are in their turns
         pairs = np.sort(places * len(passing) + turns[items])
@@ -128,18 +134,13 @@ def _take(taken: NDArray[np.bool_], drawn: NDArray[Any], turns: Integers, count:
     taken[drawn[np.argsort(turns[drawn])][:missing]] = True
 
 
-def _places(indices: Integers, j: int, size: int, stream: Stream) -> Integers:
-    """Of hash function j: where in a filter of `size` bits, at most 2**32."""
-    word = indices.astype(np.uint64)
-    first = _mixed(word, stream.key & 0xFFFFFFFF)
+def _places(indices: Tensor, j: int, size: int, stream: Stream) -> Tensor:
+    """Of hash function j: where in a filter of `size` bits, at most 2**45; int64."""
+    words = indices.to(torch.int32)
+    first = hashes(words, stream.key)
     if j:
-        first = first + np.uint64(j) * (_mixed(word, stream.key >> 32 ^ 0x5BF03635) | np.uint64(1)) & _WORD
-    return (first * np.uint64(size) >> np.uint64(32)).astype(np.int64)
-
-
-def _mixed(word: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
-    """The mixing function of compressors/base/streams.py, keyed before."""
-    x = word * np.uint64(0x9E3779B1) + np.uint64(key & 0xFFFFFFFF) & _WORD
-    x = (x ^ x >> np.uint64(16)) * np.uint64(0x21F0AAAD) & _WORD
-    x = (x ^ x >> np.uint64(15)) * np.uint64(0xD35A2D97) & _WORD
-    return x ^ x >> np.uint64(15)
+        first.add_(hashes(words, stream.key >> 32 ^ 0x5BF03635).bitwise_or_(1), alpha=j)
+    # the product with `size`, of which the upper half counts, may leave 64 bits
+    wide = first.long().bitwise_and_(0xFFFFFFFF)
+    low = wide.bitwise_and(0xFFFF).mul_(size).bitwise_right_shift_(16)
+    return wide.bitwise_right_shift_(16).mul_(size).add_(low).bitwise_right_shift_(16)

@@ -11,7 +11,7 @@ import numpy as np
 
 from compressors.base.payload import PayloadError
 from compressors.base.streams import Stream
-from compressors.parts.bits import BitReader, BitWriter, Bytes, Integers
+from compressors.parts.bits import CPU, BitReader, BitWriter, Bytes, Device, Integers
 
 
 class IndexCodec(ABC):
@@ -23,16 +23,17 @@ class IndexCodec(ABC):
     """True if a value is sent for each entry of the set."""
 
     @abstractmethod
-    def encode(self, indices: Integers, numel: int, stream: Stream) -> tuple[Bytes, Integers]:
+    def encode(self, indices: Integers, numel: int, stream: Stream, device: Device = CPU) -> tuple[Bytes, Integers]:
         """Return (bytes for the wire, ascending entries whose values are sent).
 
         Args:
             indices: Entries, ascending, below `numel`.
             stream: Random numbers, equal for sender and receiver.
+            device: Where work that grows with `numel` is done.
         """
 
     @abstractmethod
-    def decode(self, data: Bytes, count: int, numel: int, stream: Stream) -> Integers:
+    def decode(self, data: Bytes, count: int, numel: int, stream: Stream, device: Device = CPU) -> Integers:
         """Return the entries whose values were sent, ascending.
 
         Args:
@@ -54,10 +55,10 @@ class IndexCodec(ABC):
 class _Exact(IndexCodec):
     """Carries the set as it is."""
 
-    def encode(self, indices: Integers, numel: int, stream: Stream) -> tuple[Bytes, Integers]:
+    def encode(self, indices: Integers, numel: int, stream: Stream, device: Device = CPU) -> tuple[Bytes, Integers]:
         return self._coded(indices, numel), indices
 
-    def decode(self, data: Bytes, count: int, numel: int, stream: Stream) -> Integers:
+    def decode(self, data: Bytes, count: int, numel: int, stream: Stream, device: Device = CPU) -> Integers:
         if len(data) > self._most_bytes(count, numel):
             raise PayloadError(f"{self._named(count, numel)}: {len(data)} bytes are more than it can need")
         indices = self._decoded(data, count, numel)

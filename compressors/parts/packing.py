@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
-from compressors.base.chunks import CHUNK
+from compressors.base.chunks import CHUNK, chunks
 
 WIDTHS = (1, 2, 4, 8)
 
@@ -54,25 +54,22 @@ class Packer:
                 packed[start : start + len(piece)].bitwise_or_(shifted)
         return packed
 
-    def unpack(self, packed: Tensor, out: Tensor | None = None) -> Tensor:
-        """Return the codes, (count,) uint8, in `out` if given."""
-        codes = torch.empty(self.count, dtype=torch.uint8, device=packed.device) if out is None else out
-        mask = (1 << self.bits) - 1
-        step = CHUNK if packed.device.type == "cpu" else max(self.size_bytes, 1)
-        for start in range(0, self.size_bytes, step):
-            for index, plane in enumerate(self.planes()):
-                piece = codes[plane][start : start + step]
-                torch.bitwise_right_shift(packed[start : start + len(piece)], index * self.bits, out=piece)
-                piece.bitwise_and_(mask)
-        return codes
+    def unpack(self, packed: Tensor) -> Tensor:
+        """Return the codes, (count,) uint8."""
+        planes = torch.empty(8 // self.bits, self.size_bytes, dtype=torch.uint8, device=packed.device)
+        shifts = _shifts(self.bits, packed.device)
+        for piece in chunks(packed):
+            codes = torch.bitwise_right_shift(packed[piece], shifts, out=planes[:, piece])
+            codes.bitwise_and_((1 << self.bits) - 1)
+        return planes.view(-1)[: self.count]
 
 
 class SignBits:
     """Packs signs, one bit a value, 1 where a value is below zero.
 
     Byte i has values 8 i to 8 i + 7, the first in its lowest bit; places beyond the last value are 0. Interleaved,
-    unlike `Packer`: a product of eight bits with the powers of two packs them, and a table of 256 rows unpacks them,
-    both exact in float32 whatever the order of the sum.
+    unlike `Packer`: a product of eight bits with the powers of two packs them, exact in float32 whatever the order of
+    the sum, and a table of 256 words unpacks them.
 
     Args:
         most: values that one call may have; float32 `scratch` for as many is kept, and used by each call.
@@ -83,6 +80,7 @@ class SignBits:
         self.scratch = torch.empty(8 * size_bytes, dtype=torch.float32, device=device)
         self._bytes = torch.empty(size_bytes, dtype=torch.float32, device=device)
         self._rows = torch.empty(size_bytes, dtype=torch.int32, device=device)
+        self._words = torch.empty(size_bytes, dtype=torch.int64, device=device)
         self._weights, self._table = _weights(device), _table(device)
 
     def pack(self, values: Tensor, packed: Tensor, below: Tensor | float = 0.0) -> None:
@@ -108,8 +106,8 @@ class SignBits:
         size_bytes = packed.numel()
         signs = self.scratch[: 8 * size_bytes] if out is None else out
         rows = self._rows[:size_bytes].copy_(packed)
-        torch.index_select(self._table, 0, rows, out=signs.view(-1, 8))
-        return signs
+        words = torch.index_select(self._table, 0, rows, out=self._words[:size_bytes])
+        return signs.copy_(words.view(torch.int8))
 
 
 @functools.cache
@@ -119,5 +117,12 @@ def _weights(device: torch.device) -> Tensor:
 
 @functools.cache
 def _table(device: torch.device) -> Tensor:
-    rows = [[-1.0 if byte >> bit & 1 else 1.0 for bit in range(8)] for byte in range(256)]
-    return torch.tensor(rows, device=device)
+    """Return (256,) int64: the eight signs of each byte, one a byte, since whole words are read in one go."""
+    rows = [[-1 if byte >> bit & 1 else 1 for bit in range(8)] for byte in range(256)]
+    return torch.tensor(rows, dtype=torch.int8, device=device).view(torch.int64).view(-1)
+
+
+@functools.cache
+def _shifts(bits: int, device: torch.device) -> Tensor:
+    """Return (8 / bits, 1) uint8: how far up in a byte each plane's code lies."""
+    return torch.arange(0, 8, bits, dtype=torch.uint8, device=device).unsqueeze(1)

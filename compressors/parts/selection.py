@@ -95,6 +95,19 @@ def first_largest(values: Tensor, k: int) -> Tensor:
     return indices
 
 
+def largest_of_rows(rows: Tensor, k: int) -> Tensor:
+    """Return (rows, k) int64, ascending: the k largest of each row of `magnitudes`, among equals the first ones."""
+    length = rows.shape[1]
+    if k == length:
+        return torch.arange(length, device=rows.device).expand(rows.shape).contiguous()
+    found = rows.topk(k + 1, dim=1)
+    if bool((found.values[:, k - 1] == found.values[:, k]).any()):
+        # Which of equals come first is not said; made different by their places, none are equal.
+        places = torch.arange(length - 1, -1, -1, device=rows.device)
+        found = (rows.long() << 32).add_(places).topk(k, dim=1)
+    return found.indices[:, :k].sort(dim=1).values
+
+
 def magnitudes(values: Tensor) -> Tensor:
     """int32, ordered as the magnitudes of `values`, float32, are; NaN above infinity."""
     return values.view(torch.int32).bitwise_and(_MAGNITUDE)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from compressors.base.chunks import chunks
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout
+from compressors.base.exact import divide_, row_sums
 from compressors.base.payload import from_bytes, put, require_size
 from compressors.parts.packing import WIDTHS, Packer, packed_bytes
 from testbed.core.kinds import Whole
@@ -87,7 +88,7 @@ class RandomLevels(Compressor):
     def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
         numel, split = out.numel(), 4 * self._buckets(out.numel())
         require_size(payload, split + packed_bytes(numel, self.bits), type(self).__name__, numel)
-        steps = from_bytes(payload[:split], torch.float32) / self.levels
+        steps = divide_(from_bytes(payload[:split], torch.float32).clone(), self.levels)
         codes = payload[split:] if self.bits == 8 else Packer(numel, self.bits).unpack(payload[split:])
         size = self.bucket_size
         in_place = out.dtype == torch.float32 and not add and scale == 1.0
@@ -113,13 +114,10 @@ class RandomLevels(Compressor):
 
 
 def sums(values: Tensor) -> Tensor:
-    """Along dimension 1, float64, of float32.
-
-    Devices add in different orders; the digits in which that shows are beyond those that are kept of the result.
-    """
-    return values.double().sum(dim=1)
+    """Along dimension 1, float64, of float32."""
+    return row_sums(values.double())
 
 
 def norms(values: Tensor) -> Tensor:
     """Euclidean norms along dimension 1, float32; no square leaves float64, infinite where the norm leaves float32."""
-    return values.double().square_().sum(dim=1).sqrt_().float()
+    return row_sums(values.double().square_()).sqrt_().float()

@@ -189,7 +189,8 @@ def devices(case: Case) -> None:
     here, there = case.make(), case.make()
     payload, other = here.encode(tensor, context), there.encode(tensor.cuda(), context)
     require_equal(other.cpu(), payload, "payloads of CUDA and of the processor")
-    ours, theirs = torch.zeros(LAYOUT.numel), torch.zeros(LAYOUT.numel, device="cuda")
-    here.decode(payload, ours, context)
-    there.decode(other.cuda(), theirs, context)
-    require_equal(theirs.cpu(), ours, "what CUDA and the processor decode")
+    for add, scale in ((False, 1.0), (True, 1 / 3)):  # as the first of three payloads, and as another
+        ours, theirs = tensor.clone(), tensor.cuda()
+        here.decode(payload, ours, context, add=add, scale=scale)
+        there.decode(payload.cuda(), theirs, context, add=add, scale=scale)
+        require_equal(theirs.cpu(), ours, f"what CUDA and the processor decode (add={add}, scale={scale:.3g})")
