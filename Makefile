@@ -137,7 +137,11 @@ site: setup ## The documentation as a site in build/site, every link checked; fe
 
 .PHONY: wheel
 wheel: setup ## The wheel `longhaul` in build/: runs read in Python on a machine without a clone
-	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_wheel.py
+	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_wheel.py longhaul
+
+.PHONY: wheel-compressors
+wheel-compressors: setup ## The wheel `longhaul-compressors` in build/: compressors and ddp_hook for a training script anywhere
+	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_wheel.py longhaul-compressors
 
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree

@@ -1,32 +1,66 @@
-"""`make wheel`: the wheel `longhaul`, with the package of this name and the modules of the testbed that it imports.
+"""`make wheel` and `make wheel-compressors`: wheels for other people's environments, each with what it imports of ours.
 
-make_wheel.py [FOLDER]: where it lies then; build/ without. Nothing is fetched.
+make_wheel.py NAME [FOLDER]: `longhaul` or `longhaul-compressors`, and where it lies then; build/ without. Nothing is
+fetched.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "longhaul"
-_PACKAGES = (PACKAGE, "testbed")
-"""First names of modules that may be in the wheel; the import contracts keep the others out."""
-_DATA = ("*.js",)
-"""Files that lie next to modules and are read by them."""
+CONF = ROOT / "experiments" / "conf" / "compressor"
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """What one wheel is made of."""
+
+    name: str
+    project: str
+    """Folder of its pyproject.toml."""
+    begins: tuple[str, ...]
+    """Files and folders whose imports it follows."""
+    packages: tuple[str, ...]
+    """First names of modules that may be in it; the import contracts keep the others out."""
+    data: tuple[str, ...] = ()
+    """Files that lie next to modules and are read by them."""
+    catalogue: str = ""
+    """Where compressors' names, classes and defaults lie in it, as JSON: it has no YAML."""
+
+
+WHEELS = (
+    Wheel("longhaul", "longhaul", ("longhaul",), ("longhaul", "testbed"), ("*.js",)),
+    Wheel(
+        "longhaul-compressors",
+        "compressors",
+        ("compressors", "testbed/worker/script/ddp_hook.py"),
+        ("compressors", "testbed"),
+        catalogue="testbed/worker/script/compressors.json",
+    ),
+)
 
 
 def main(arguments: list[str]) -> int:
-    """Build the wheel and print where it is; return the exit status."""
-    folder = Path(arguments[0]) if arguments else ROOT / "build"
+    """Build a wheel and print where it is; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("name", choices=[wheel.name for wheel in WHEELS])
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build")
+    given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as staged:
-        stage(Path(staged))
+        stage(of(given.name), Path(staged))
         built = Path(staged) / "wheel"
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
         # setuptools takes the folder that it builds in to be a package of another tree if PYTHONPATH leads there
@@ -34,38 +68,51 @@ def main(arguments: list[str]) -> int:
         done = subprocess.run([*command, "-w", built, staged], env=environment, check=False)
         if done.returncode != 0:
             return done.returncode
-        (wheel,) = built.glob(f"{PACKAGE}-*.whl")
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(wheel, folder)
-    print(folder / wheel.name)
+        (found,) = built.glob("*.whl")
+        given.folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(found, given.folder)
+    print(given.folder / found.name)
     return 0
 
 
-def stage(folder: Path) -> None:
+def of(name: str) -> Wheel:
+    """Return the wheel of a name."""
+    (found,) = [wheel for wheel in WHEELS if wheel.name == name]
+    return found
+
+
+def stage(wheel: Wheel, folder: Path) -> None:
     """Copy what the wheel holds, with its pyproject.toml, to an empty folder."""
-    shutil.copy(ROOT / PACKAGE / "pyproject.toml", folder)
+    shutil.copy(ROOT / wheel.project / "pyproject.toml", folder)
     shutil.copy(ROOT / "LICENSE", folder)
-    for path in needed():
-        copies = [path, *(data for pattern in _DATA for data in path.parent.glob(pattern))]
+    for path in needed(wheel):
+        copies = [path, *(data for pattern in wheel.data for data in path.parent.glob(pattern))]
         for one in copies:
             to = folder / one.relative_to(ROOT)
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(one, to)
+    if wheel.catalogue:
+        settings = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(CONF.glob("*.yaml"))}
+        (folder / wheel.catalogue).write_text(json.dumps(settings, indent=1) + "\n")
 
 
-def needed() -> list[Path]:
-    """Return the files of the package and of all modules of ours that they import, also inside functions."""
+def needed(wheel: Wheel) -> list[Path]:
+    """Return the files where the wheel begins and of all modules of ours that they import, also inside functions."""
     found: set[Path] = set()
-    todo = sorted((ROOT / PACKAGE).rglob("*.py"))
+    todo = [file for begin in wheel.begins for file in _python_files(ROOT / begin)]
     while todo:
         path = todo.pop()
         if path not in found:
             found.add(path)
-            todo += _imported(path)
+            todo += _imported(path, wheel.packages)
     return sorted(found)
 
 
-def _imported(path: Path) -> Iterator[Path]:
+def _python_files(place: Path) -> list[Path]:
+    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
+
+
+def _imported(path: Path, packages: tuple[str, ...]) -> Iterator[Path]:
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -73,7 +120,7 @@ def _imported(path: Path) -> Iterator[Path]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
-            if name.partition(".")[0] in _PACKAGES:
+            if name.partition(".")[0] in packages:
                 yield from _files(name)
 
 

@@ -37,7 +37,7 @@ from testbed.core.parameters import raise_all
 T = TypeVar("T", bound=type)
 REQUIRED = inspect.Parameter.empty
 """Default of a parameter that has to be given."""
-OPTIONAL: Any = typing.NotRequired
+OPTIONAL: Any = object()
 """Default of a parameter that may be left out, and has no value then."""
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*): +(.*)$")
 

@@ -36,6 +36,8 @@ from testbed.worker.script.own_names import NAMES, ours
 from testbed.worker.script.run_link import RunLink, run_link
 
 CONF_DIR = Path(__file__).resolve().parents[3] / "experiments" / "conf" / "compressor"
+CATALOGUE = Path(__file__).with_name("compressors.json")
+"""What is in those files, where this is the wheel longhaul-compressors (scripts/make_wheel.py), which has no YAML."""
 NO_LINKS = Topology(name="unknown", regions=(), nodes=(), links=())
 """Outside a run nothing is known of the network: payloads that cannot be summed are gathered."""
 
@@ -219,14 +221,15 @@ def _require_all_ranks(model: DistributedDataParallel, state: object) -> None:
 
 
 def _part(name: str | None, params: dict[str, Any], link: RunLink | None) -> Part:
-    known = sorted(path.stem for path in CONF_DIR.glob("*.yaml"))
+    catalogue = json.loads(CATALOGUE.read_text()) if CATALOGUE.is_file() else {}
+    known = sorted(catalogue or (path.stem for path in CONF_DIR.glob("*.yaml")))
     if name is None:
         if link is None:
             raise InputError(f"compressor: in no run, so that none is given; name one of {', '.join(known)}")
         return dataclasses.replace(link.compressor, params={**link.compressor.params, **params})
     if name not in known and "_target_" not in params:
         raise InputError(f"compressor={name}: unknown; known: {', '.join(known) or f'none in {CONF_DIR}'}")
-    settings = {**(_defaults(name) if name in known else {}), **params}
+    settings = {**((catalogue.get(name) or _defaults(name)) if name in known else {}), **params}
     return Part(name, str(settings.pop("_target_")), settings)
 
 

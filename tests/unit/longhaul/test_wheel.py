@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import testbed
 from tests.bare_venv import bare_python, clean_environment
+from tests.wheels import files_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "longhaul" / "pyproject.toml").read_text())["project"]
@@ -24,22 +23,14 @@ LIMIT_S = 200.0
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, ROOT / "scripts" / "make_wheel.py", folder]
+    command = [sys.executable, ROOT / "scripts" / "make_wheel.py", "longhaul", folder]
     subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
     (found,) = folder.glob("*.whl")
     return found
 
 
-def make_wheel() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_wheel", ROOT / "scripts" / "make_wheel.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_what_it_needs_is_readers_alone() -> None:
-    names = {path.relative_to(ROOT).as_posix() for path in make_wheel().needed()}
+    names = {path.relative_to(ROOT).as_posix() for path in files_of("longhaul")}
     sides = ("testbed/orchestrator", "testbed/worker", "compressors", "topologies", "dashboards", "experiments")
     assert not [name for name in names if name.startswith(sides)]
     assert {"longhaul/__init__.py", "testbed/core/record/run_row.py", "testbed/analysis/figures/plot.py"} <= names

@@ -13,7 +13,10 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, TypeVar
+
+E = TypeVar("E", bound="Event")
+"""A kind of event; `Self` is of Python 3.11, and the wheel longhaul-compressors goes back to 3.10."""
 
 MAX_TEXT = 100_000
 """Characters of one text in an event."""
@@ -103,7 +106,7 @@ class Event(Record):
             cls.kinds[name] = cls
 
     @classmethod
-    def from_json(cls, line: Mapping[str, Any]) -> Self:
+    def from_json(cls: type[E], line: Mapping[str, Any]) -> E:
         """Return the event of a line that one of Longhaul's own processes wrote; its values are not checked.
 
         Raises:
