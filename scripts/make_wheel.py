@@ -26,7 +26,7 @@ CONF = ROOT / "experiments" / "conf" / "compressor"
 
 @dataclass(frozen=True)
 class Wheel:
-    """What one wheel is made of."""
+    """Declaration of one wheel."""
 
     name: str
     project: str
@@ -38,7 +38,7 @@ class Wheel:
     data: tuple[str, ...] = ()
     """Files that lie next to modules and are read by them."""
     catalogue: str = ""
-    """Where compressors' names, classes and defaults lie in it, as JSON: it has no YAML."""
+    """File in it for compressors' names, classes and defaults, as JSON: it has no YAML."""
 
 
 WHEELS = (

@@ -51,11 +51,12 @@ def judge(case: Case) -> Iterator[Row]:
     """
     for law in laws():
         began_s = time.monotonic()
-        outcome, detail, failure = _outcome(law, case)
+        outcome, detail, failure = outcome_of(law, case)
         yield Row(law.name, outcome, detail, time.monotonic() - began_s, failure)
 
 
-def _outcome(law: Law, case: Case) -> tuple[Outcome, str, tuple[str, ...]]:
+def outcome_of(law: Law, case: Case) -> tuple[Outcome, str, tuple[str, ...]]:
+    """Return what became of a law, what was found, and the lines of a failure."""
     cases = cases_of(law, case)
     if not cases:
         return "does not apply", law.lacks(case) or "", ()

@@ -37,14 +37,15 @@ from testbed.worker.script.run_link import RunLink, run_link
 
 CONF_DIR = Path(__file__).resolve().parents[3] / "experiments" / "conf" / "compressor"
 CATALOGUE = Path(__file__).with_name("compressors.json")
-"""What is in those files, where this is the wheel longhaul-compressors (scripts/make_wheel.py), which has no YAML."""
+"""Contents of those files in the wheel longhaul-compressors (scripts/make_wheel.py), which has no YAML."""
 NO_LINKS = Topology(name="unknown", regions=(), nodes=(), links=())
 """Outside a run nothing is known of the network: payloads that cannot be summed are gathered."""
 
 
 def ddp_hook(name: str | None = None, /, **params: Any) -> "CompressionHook":
-    """A compressor for `model.register_comm_hook(None, ddp_hook("topk", density=0.01))`, `model` being torch's
-    DistributedDataParallel over the default process group, with gloo, on CPUs.
+    """Return a hook for `model.register_comm_hook(None, ddp_hook("topk", density=0.01))`.
+
+    The model is torch's DistributedDataParallel over the default process group, with gloo, on CPUs.
 
     Args:
         name: of a file in experiments/conf/compressor; None takes the compressor of the run this process is in.

@@ -170,7 +170,7 @@ def test_the_oldest_python_has_all_that_it_takes_from_the_standard_library(tmp_p
     assert [line for line in done.stdout.splitlines() if 'error: Module "' in line or "syntax" in line] == []
 
 
-@pytest.mark.tier("all")
+@pytest.mark.tier("slow")
 def test_a_plain_ddp_script_trains_with_it_in_an_empty_environment(tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "scripts" / "make_wheel.py", NAME, tmp_path]
     subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
