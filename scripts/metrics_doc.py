@@ -10,13 +10,13 @@ from testbed.core.record.metrics import METRICS
 PATH = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 _HEAD = """# Metrics
 
-Served at `/metrics` on loopback while a run lasts (port 9464, `metrics_port=` another, 0 any free one; the run prints
-the address), and kept time-stamped in `metrics.openmetrics`. Every series bears the labels `run`, `topo` and
-`compressor` beside its own. Times are emulated seconds. `scripts/metrics_doc.py` writes this page from
+Served at `/metrics` on loopback during a run (port 9464, or `metrics_port=`; 0 takes any free one; the run prints the
+address), and kept time-stamped in `metrics.openmetrics`. Every series has the labels `run`, `topo` and `compressor` in
+addition to its own. Times are emulated seconds. `scripts/metrics_doc.py` writes this page from
 `testbed/core/record/metrics.py`.
 
-A run that a Prometheus scrapes ends no sooner than its last values have been scraped twice, but at most three intervals
-or ten seconds later; scraped every five seconds or more often, none is lost. One that nobody scrapes does not wait.
+A scraped run ends after its last values have been scraped twice, at most three intervals or ten seconds later. Scrape
+every five seconds or more often, and none is lost.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |

@@ -34,19 +34,19 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_run_info",
             "gauge",
-            "1; the labels describe the run. parameters: of the compressor. setting: runs that have it were asked the "
-            "same of the same code, but for compressor and seed.",
+            "1; labels describe the run. parameters: of the compressor. setting: shared by runs that differ only in "
+            "compressor and seed, by the same code.",
             (
                 *("kind", "workload", "strategy", "parameters", "workers", "device", "seed", "dilation", "setting"),
                 "verdict",
             ),
         ),
-        _M("longhaul_run_dilation_ratio", "gauge", "How many times slower than the emulated clock the run went."),
+        _M("longhaul_run_dilation_ratio", "gauge", "Time dilation factor: wall-clock over emulated time."),
         _M("longhaul_run_start_timestamp_seconds", "gauge", "Unix time at which the run's first step began."),
         _M(
             "longhaul_verdict",
             "gauge",
-            "1 for the verdict as it stands, 0 for the others; archived, the final one at the run's end.",
+            "1 for the provisional verdict, 0 for the others; archived: the final one, at the run's end.",
             ("verdict",),
         ),
         _M("longhaul_verdict_reasons", "gauge", "Number of reasons against the verdict `valid`."),
@@ -64,7 +64,7 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_train_late_seconds",
             "counter",
-            "Emulated seconds by which the rank sent later than the device it stands for.",
+            "Emulated seconds by which the rank sent later than its device would.",
             ("rank",),
         ),
         _M(
@@ -83,7 +83,7 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_run_time_to_target_seconds",
             "gauge",
-            "Emulated seconds from the first step until the metric's target was reached; archived, where it was.",
+            "Emulated seconds from the first step until the metric's target was reached; archived if it was.",
             ("name",),
         ),
         _M(
@@ -104,37 +104,37 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_link_asked_bytes_per_second",
             "gauge",
-            "Rate asked of a link at that moment, after changes.",
+            "Target rate of a link at that moment, after changes.",
             _LINK,
         ),
         _M(
             "longhaul_link_asked_delay_seconds",
             "gauge",
-            "One-way delay asked of a WAN link at that moment, after changes.",
+            "Target one-way delay of a WAN link at that moment, after changes.",
             _LINK,
         ),
         _M(
             "longhaul_link_configured_bytes_per_second",
             "gauge",
-            "Rate asked of a link at the beginning, Ethernet header included.",
+            "Target rate of a link at the beginning, Ethernet header included.",
             _LINK,
         ),
         _M(
             "longhaul_link_configured_rtt_seconds",
             "gauge",
-            "Round trip asked of a WAN link at the beginning, without queueing.",
+            "Target round trip of a WAN link at the beginning, without queueing.",
             ("link",),
         ),
         _M(
             "longhaul_link_measured_bytes_per_second",
             "gauge",
-            "Rate that a burst found before training: idle, or busy beside the workers' warm-up.",
+            "Rate measured by a burst before training: idle, or busy during the workers' warm-up.",
             (*_LINK, "stage"),
         ),
         _M(
             "longhaul_link_measured_rtt_seconds",
             "gauge",
-            "Round trip that probes found before training: idle, or busy beside the workers' warm-up.",
+            "Round trip measured by probes before training: idle, or busy during the workers' warm-up.",
             (*_LINK, "stage"),
         ),
         _M(
@@ -146,13 +146,13 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_delay_line_late_seconds",
             "gauge",
-            "99th percentile of how late packets left the delay line.",
+            "99th percentile of how late packets left the delay shaper.",
             _LINK,
         ),
         _M(
             "longhaul_delay_line_dropped_packets",
             "counter",
-            "Packets lost for want of room in the delay line.",
+            "Packets lost because the delay shaper was full.",
             _LINK,
         ),
         _M("longhaul_tcp_smoothed_rtt_seconds", "gauge", "Largest smoothed RTT of a node's connections.", ("node",)),
@@ -162,7 +162,7 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_node_throttled_seconds",
             "counter",
-            "Seconds a node's container was held back by its quota.",
+            "Seconds a node's container was throttled by its quota.",
             ("node",),
         ),
         _M("longhaul_node_memory_bytes", "gauge", "Memory charged to a node's container.", ("node",)),
@@ -171,17 +171,17 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_host_softnet_processed_packets",
             "counter",
-            "Packets that the machine's processors received, those of other runs too.",
+            "Packets that the machine's CPUs received, including other runs'.",
         ),
         _M(
             "longhaul_host_softnet_dropped_packets",
             "counter",
-            "Packets for which a processor's backlog had no room, those of other runs too.",
+            "Packets dropped by a full CPU backlog, including other runs'.",
         ),
         _M(
             "longhaul_host_softnet_squeezes",
             "counter",
-            "Times a processor's round of receiving ended with packets left over (time_squeeze).",
+            "Receive rounds of a CPU that ended with packets left over (time_squeeze).",
         ),
         _M("longhaul_sampler_late_seconds", "gauge", "How late the collector took its last sample."),
         _M("longhaul_collector_cpu_seconds", "counter", "CPU seconds of the collector, which takes a sample a second."),
