@@ -143,6 +143,10 @@ wheel: setup ## The wheel `longhaul` in build/: runs read in Python on a machine
 wheel-compressors: setup ## The wheel `longhaul-compressors` in build/: compressors and ddp_hook for a training script anywhere
 	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_wheel.py longhaul-compressors
 
+.PHONY: gpu-kit
+gpu-kit: setup ## What a bare GPU machine lacks, in build/gpu-kit.tar.xz; scripts/gpu-check.sh takes it there
+	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/gpu_kit.py
+
 .PHONY: lint
 lint: setup ## Style, types, import contracts, and what must not be in the tree
 	@trap 'scripts/own.sh $(CACHES)' EXIT; set -ex; \
