@@ -6,7 +6,7 @@ from typing import Unpack
 
 from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Name, Names, Parameters
+from topologies.parameters import Impairments, LanQueue, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble, every_pair
 
 
@@ -18,6 +18,7 @@ def build(
     rate: Rate = "200 Mbit/s",
     rtt: Duration = "80 ms",
     lan_rate: Rate = LAN_RATE,
+    lan_queue: LanQueue = "",
     source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
@@ -28,6 +29,7 @@ def build(
         rate: Rate of each WAN link, each way.
         rtt: Round trip of each WAN link.
         lan_rate: Rate of every worker's access link, each way.
+        lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
         source: Source of the figures.
 
     Raises:
@@ -36,4 +38,6 @@ def build(
     read = Parameters()
     wan = read.wan(rate, rtt, source, impairments)
     places = read.regions(regions)
-    return assemble(read, name, read.placed(workers, places), alike(every_pair(places), wan), lan_rate)
+    return assemble(
+        read, name, read.placed(workers, places), alike(every_pair(places), wan), lan_rate, lan_queue=lan_queue
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -26,14 +26,14 @@ _MULTIPLE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(BDP|pac
 
 @dataclass(frozen=True)
 class _Queue(Kind):
-    """Text that `parse_queue_bytes` reads."""
+    """What `parse_queue` reads."""
 
     type_text = "queue as text"
-    values_text = "such as 1 BDP, 1000 packets (of 1514 bytes) or 256 kB"
+    values_text = "such as 1 BDP, 1000 packets (of 1514 bytes), 256 kB, or {burst: 32 kB, latency: 50 ms} as tbf's"
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
         try:
-            parse_queue_bytes(str(value), 1e9, 1.0)
+            parse_queue(value, 1e9, 1.0)
         except ValueError as error:
             yield f"{name}: {error}"
 
@@ -54,6 +54,8 @@ class _OrEmpty(Kind):
         return value == "" or self.kind.allows(value)
 
 
+Queue = Annotated[str | dict[str, str], _Queue()]
+LanQueue = Annotated[str | dict[str, str], _OrEmpty(_Queue())]
 Cap = Annotated[str, _OrEmpty(kind_in(Rate))]
 Name = Annotated[str, Text()]
 Names = Annotated[tuple[str, ...] | list[str], ListOf(Text(), "a list of names")]
@@ -78,7 +80,7 @@ class Impairments(TypedDict, total=False):
     """Share of packets that arrive twice."""
     reorder: Ratio
     """Share of packets that overtake all others."""
-    queue: Annotated[str, _Queue()]
+    queue: Queue
     """Queue in front of the rate limit; BDP is the bandwidth-delay product of the link itself."""
 
 
@@ -159,10 +161,17 @@ class Parameters:
         if "loss_burst_packets" in given:
             fields["loss_burst_packets"] = self.number(f"{where}.loss_burst_packets", given["loss_burst_packets"])
         if "queue" in given:
-            fields["limit_bytes"] = self._read(
-                f"{where}.queue", given["queue"], lambda text: parse_queue_bytes(text, rate_bit_s, rtt_s), 0
-            )
+            fields |= self.queue(f"{where}.queue", given["queue"], rate_bit_s, rtt_s)
         return fields
+
+    def queue(self, key: str, value: Any, rate_bit_s: float, rtt_s: float) -> dict[str, int]:
+        """Return the fields of `LinkProfile` that a queue sets."""
+        try:
+            limit_bytes, burst_bytes = parse_queue(value, rate_bit_s, rtt_s)
+        except ValueError as error:
+            self.add([f"{key}: {error}"])
+            return {}
+        return {"limit_bytes": limit_bytes, **({"burst_bytes": burst_bytes} if burst_bytes else {})}
 
     def wan(self, rate: str, rtt: str, source: str, values: Impairments, *, prefix: str = "") -> dict[str, Any]:
         """Return the parameters of WAN links that are all alike, for `symmetric`; errors are reported once.
@@ -220,6 +229,27 @@ def with_impairments(source: str, values: Impairments) -> str:
     """Return the source of a rate and a round trip, with words for impairments, which it does not cover."""
     asked = ", ".join(f"{key}={value}" for key, value in values.items())
     return f"{source}; as asked: {asked}" if asked else source
+
+
+def parse_queue(value: Any, rate_bit_s: float, rtt_s: float) -> tuple[int, int]:
+    """Return the bytes of a queue and of the bucket of its rate limit; 0 leaves either to the shaper.
+
+    A queue of latency and burst is tbf's: it holds what the rate carries in that time, and a burst.
+
+    >>> parse_queue({"burst": "32 kB", "latency": "50 ms"}, 200e6, 0)
+    (1282000, 32000)
+
+    Raises:
+        ValueError: It cannot be read, or is empty.
+    """
+    if not isinstance(value, Mapping):
+        return parse_queue_bytes(str(value), rate_bit_s, rtt_s), 0
+    if set(value) != {"burst", "latency"}:
+        raise ValueError(f"queue {dict(value)}: as tbf's it has burst and latency: {{burst: 32 kB, latency: 50 ms}}")
+    burst_bytes, latency_s = parse_size_bytes(value["burst"]), parse_time_s(value["latency"])
+    if burst_bytes < PACKET_BYTES or latency_s <= 0:
+        raise ValueError(f"queue {dict(value)}: burst must hold a packet of {PACKET_BYTES} bytes, latency be above 0")
+    return math.ceil(rate_bit_s / 8 * latency_s) + burst_bytes, burst_bytes
 
 
 def parse_queue_bytes(text: str | int | float, rate_bit_s: float, rtt_s: float) -> int:

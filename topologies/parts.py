@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Any
 
+from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.parameters import Parameters
@@ -22,19 +24,17 @@ def nodes_in(workers: Mapping[str, int]) -> tuple[Node, ...]:
     )
 
 
-def access_links(nodes: Iterable[Node], rate_bit_s: float) -> tuple[Link, ...]:
-    """Return one link from each node to its region; its delay is that of the kernel's own path."""
+def access_links(nodes: Iterable[Node], rate_bit_s: float, card: Mapping[str, Any] | None = None) -> tuple[Link, ...]:
+    """Return one link from each node to its region; its delay is that of the kernel's own path.
+
+    Args:
+        card: Fields of `LinkProfile` of the node's own network card, where it differs from its region's.
+    """
     source = f"assumed: a {format_rate(rate_bit_s)} network card; no delay added"
+    both = LinkProfile(rate_bit_s=rate_bit_s, source=source)
+    up = dataclasses.replace(both, **(card or {}))
     return tuple(
-        symmetric(
-            f"{node.name}-{node.region}",
-            node.name,
-            node.region,
-            wan=False,
-            rate_bit_s=rate_bit_s,
-            rtt_s=0.0,
-            source=source,
-        )
+        Link(name=f"{node.name}-{node.region}", a=node.name, b=node.region, wan=False, forward=up, backward=both)
         for node in nodes
     )
 
@@ -55,19 +55,22 @@ def assemble(
     wan: Iterable[Link],
     lan_rate: str,
     transit: Iterable[str] = (),
+    lan_queue: str | dict[str, str] = "",
 ) -> Topology:
     """Return the topology, if `read` has found no error.
 
     Args:
         workers: Number of workers of each region that has any.
         transit: Regions that only pass packets on.
+        lan_queue: Queue of each worker's own network card; empty: the shaper's.
 
     Raises:
         InputError: A parameter is wrong; every error at once.
     """
     lan_rate_bit_s = read.lan_rate(lan_rate)
+    card = read.queue("topo.lan_queue", lan_queue, lan_rate_bit_s, 0.0) if lan_queue else None
     read.raise_faults()
     nodes = nodes_in(workers)
     return Topology(
-        name=name, regions=(*workers, *transit), nodes=nodes, links=(*wan, *access_links(nodes, lan_rate_bit_s))
+        name=name, regions=(*workers, *transit), nodes=nodes, links=(*wan, *access_links(nodes, lan_rate_bit_s, card))
     )

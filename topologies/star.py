@@ -6,7 +6,7 @@ from typing import Unpack
 
 from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, Name, Names, Parameters
+from topologies.parameters import Impairments, LanQueue, Name, Names, Parameters
 from topologies.parts import ASSUMED, LAN_RATE, alike, assemble
 
 
@@ -19,6 +19,7 @@ def build(
     rate: Rate = "200 Mbit/s",
     rtt: Duration = "40 ms",
     lan_rate: Rate = LAN_RATE,
+    lan_queue: LanQueue = "",
     source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
@@ -33,6 +34,7 @@ def build(
         rate: Rate of each uplink, each way.
         rtt: Round trip of each uplink; two sites are twice that apart.
         lan_rate: Rate of every worker's access link, each way.
+        lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
         source: Source of the figures.
 
     Raises:
@@ -44,4 +46,6 @@ def build(
     if centre in places:
         read.add([f"topo.centre={centre}: is one of topo.regions too; the centre has no workers"])
     pairs = [(place, centre) for place in places]
-    return assemble(read, name, read.placed(workers, places), alike(pairs, wan), lan_rate, transit=(centre,))
+    return assemble(
+        read, name, read.placed(workers, places), alike(pairs, wan), lan_rate, transit=(centre,), lan_queue=lan_queue
+    )

@@ -7,7 +7,7 @@ from typing import Unpack
 from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
 from topologies.matrices import DTFM
-from topologies.parameters import Impairments, Name, Names, Parameters
+from topologies.parameters import Impairments, LanQueue, Name, Names, Parameters
 from topologies.parts import LAN_RATE, alike, assemble
 
 SOURCE = (
@@ -24,6 +24,7 @@ def build(
     rate: Rate = "1 Gbit/s",
     rtt: Duration = "67 ms",
     lan_rate: Rate = LAN_RATE,
+    lan_queue: LanQueue = "",
     source: Name = SOURCE,
     **impairments: Unpack[Impairments],
 ) -> Topology:
@@ -34,6 +35,7 @@ def build(
         rate: Rate of the WAN link, each way.
         rtt: Round trip of the WAN link.
         lan_rate: Rate of every worker's access link, each way.
+        lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
         source: Source of the figures.
 
     Raises:
@@ -50,4 +52,4 @@ def build(
         read.lan_rate(lan_rate)
         read.raise_faults()
     a, b = regions
-    return assemble(read, name, read.placed(workers, (a, b)), alike([(a, b)], wan), lan_rate)
+    return assemble(read, name, read.placed(workers, (a, b)), alike([(a, b)], wan), lan_rate, lan_queue=lan_queue)

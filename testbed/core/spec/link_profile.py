@@ -10,6 +10,8 @@ from dataclasses import dataclass
 MIN_RATE_BIT_S, MAX_RATE_BIT_S = 1e4, 3.2e10
 """Below, one frame takes a second; above, tc's 32 bits of bytes a second are full. What this machine carries is
 measured before a run."""
+MIN_BURST_BYTES, MAX_BURST_BYTES = 1600, 100_000_000
+"""A smaller bucket never holds a frame; a larger one is no limit."""
 MAX_DELAY_S = 5
 """Longest one-way delay."""
 
@@ -58,6 +60,8 @@ class LinkProfile:
     """Share of packets that overtake all others: they are not delayed at all."""
     limit_bytes: int = 0
     """Queue in front of the rate limit; 0 means one bandwidth-delay product, at least four bursts."""
+    burst_bytes: int = 0
+    """Bucket of the rate limit; 0 leaves it, and what passes as one, to the rate."""
     flow_rate_bit_s: float | None = None
     """What a single TCP flow reached where the numbers were taken. It tells of the windows of those hosts, not of the
     link, so it limits nothing here; `tcp=stock` shows such windows."""
@@ -115,6 +119,9 @@ class LinkProfile:
             yield f"{where}: reordering needs a delay that the overtaking packets are spared"
         if self.limit_bytes < 0:
             yield f"{where}: queue limit must not be negative, found {self.limit_bytes}"
+        if self.burst_bytes and not MIN_BURST_BYTES <= self.burst_bytes <= MAX_BURST_BYTES:
+            known = f"from {MIN_BURST_BYTES} to {MAX_BURST_BYTES} bytes"
+            yield f"{where}: burst of the queue must be {known}, found {self.burst_bytes}"
         if self.flow_rate_bit_s is not None and not self.flow_rate_bit_s > 0:
             yield f"{where}: the rate of a single flow must be above 0, found {self.flow_rate_bit_s:g}"
         if not self.source.strip():

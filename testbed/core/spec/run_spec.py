@@ -248,6 +248,7 @@ class RunSpec:
         Where a class lies cannot either, so targets count by the names they were first published under.
         """
         data = dataclasses.asdict(self) | {part: getattr(self, part).first_published() for part in PARTS}
+        data["topology"] = self.topology.to_json()
         del data["metrics_port"], data["max_wall_s"], data["checkpoint"], data["guessed_dilation"], data["data_licence"]
         if self.auto_dilation:
             del data["dilation"]
@@ -265,7 +266,7 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        data = dataclasses.asdict(self)
+        data = dataclasses.asdict(self) | {"topology": self.topology.to_json()}
         for part in PARTS:
             if not data[part]["folders"]:
                 del data[part]["folders"]  # as in records from before there were any

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from testbed.core.spec.link_profile import MIN_RATE_BIT_S, LinkProfile
+from testbed.core.spec.link_profile import MIN_BURST_BYTES, MIN_RATE_BIT_S, LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import format_size, format_time
 
@@ -48,6 +48,7 @@ def _scaled_profile(profile: LinkProfile, scale: float) -> LinkProfile:
         profile,
         rate_bit_s=profile.rate_bit_s / scale,
         limit_bytes=math.ceil(profile.limit_bytes / scale),  # 0 stays 0: one bandwidth-delay product
+        burst_bytes=profile.burst_bytes and max(MIN_BURST_BYTES, math.ceil(profile.burst_bytes / scale)),
         flow_rate_bit_s=None if flow is None else flow / scale,
     )
 

@@ -160,7 +160,12 @@ class Topology:
         return self if k == 1 else dataclasses.replace(self, links=links, dilation=self.dilation * k)
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Return it as data, without what records had not before it could be asked for."""
+        data = dataclasses.asdict(self)
+        for profile in (link[way] for link in data["links"] for way in ("forward", "backward")):
+            if not profile["burst_bytes"]:
+                del profile["burst_bytes"]
+        return data
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Topology:

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.parameters import PACKET_BYTES, Parameters, parse_queue_bytes
+from testbed.core.spec.topology import Topology
+from topologies import star
+from topologies.parameters import PACKET_BYTES, Parameters, parse_queue, parse_queue_bytes
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,37 @@ def test_a_fault_is_kept_once() -> None:
     read = Parameters()
     assert [read.rate("topo.rate", "x") for _ in range(3)] == [1e4] * 3
     assert len(read.faults) == 1
+
+
+def test_a_queue_like_tbfs_holds_latency_and_burst() -> None:
+    assert parse_queue({"burst": "32 kB", "latency": "50 ms"}, 200e6, 0.080) == (1_282_000, 32_000)
+    assert parse_queue("100 packets", 200e6, 0.080) == (151_400, 0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"burst": "32 kB"},
+        {"burst": "32 kB", "latency": "50 ms", "limit": "1 MB"},
+        {"burst": "1 kB", "latency": "50 ms"},
+        {"burst": "32 kB", "latency": "0s"},
+        {"burst": "32", "latency": "50 ms"},
+    ],
+)
+def test_a_queue_that_is_not_tbfs_is_refused(value: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"queue|unit|32"):
+        parse_queue(value, 200e6, 0.080)
+
+
+def test_the_workers_own_card_has_its_queue_and_the_switch_keeps_its_own() -> None:
+    topology = star.build(lan_rate="200 Mbit/s", lan_queue={"burst": "32 kB", "latency": "50 ms"})
+    for link in topology.access_links:
+        assert (link.forward.limit_bytes, link.forward.burst_bytes) == (1_282_000, 32_000)
+        assert (link.backward.limit_bytes, link.backward.burst_bytes) == (0, 0)
+
+
+def test_a_topology_without_a_burst_is_recorded_as_before_there_was_one() -> None:
+    plain, queued = star.build(), star.build(queue={"burst": "32 kB", "latency": "50 ms"})
+    assert "burst_bytes" not in plain.to_json()["links"][0]["forward"]
+    for topology in (plain, queued):
+        assert Topology.from_json(topology.to_json()) == topology

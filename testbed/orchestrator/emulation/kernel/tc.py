@@ -52,7 +52,7 @@ class RateSettings:
 
 
 def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1, least_queue_bytes: int = 0) -> RateSettings:
-    """Burst and queue for a direction; a limit of 0 becomes one bandwidth-delay product, at least 4 bursts.
+    """Return burst and queue for a direction; a limit of 0 becomes one bandwidth-delay product, at least 4 bursts.
 
     Args:
         profile: in wall-clock terms, as `rtt_s`.
@@ -67,6 +67,8 @@ def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1, least
     else:
         burst_bytes = max(MIN_LARGE_BURST_BYTES, math.ceil(emulated_bit_s / 8 * LARGE_BURST_S))
     unit = "packet" if emulated_bit_s <= MAX_PACKET_MODE_BIT_S else "super-packet"
+    if profile.burst_bytes:  # as a plain tbf: what is larger than the burst is cut, all else passes whole
+        burst_bytes, unit = profile.burst_bytes, "super-packet"
     limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, MIN_LIMIT_BYTES, least_queue_bytes)
     return RateSettings(profile.rate_bit_s, burst_bytes, profile.limit_bytes or limit_bytes, unit)
 

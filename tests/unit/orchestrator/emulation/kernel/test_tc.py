@@ -36,6 +36,15 @@ def test_burst_queue_and_unit_follow_the_rate(
     assert found.limit_bytes == pytest.approx(limit_bytes, abs=1)
 
 
+@pytest.mark.parametrize("dilation", [1, 10])
+@pytest.mark.parametrize("rate_bit_s", [10e6, 200e6, 5e9])
+def test_a_burst_that_is_given_is_that_of_a_plain_tbf(rate_bit_s: float, dilation: float) -> None:
+    profile = LinkProfile(rate_bit_s=rate_bit_s / dilation, limit_bytes=94_500, burst_bytes=32_000, source="test")
+    found = tc.rate_settings(profile, 0.067, dilation)
+    assert (found.burst_bytes, found.limit_bytes, found.unit) == (32_000, 94_500, "super-packet")
+    assert found.most_unit_bytes == 32_000
+
+
 @pytest.mark.parametrize("rate_bit_s", [10e6, 40e6, 200e6, 2e9])
 def test_a_slowed_link_sends_the_same_bytes_as_one(rate_bit_s: float) -> None:
     profile = LinkProfile(rate_bit_s=rate_bit_s, delay_s=0.03, source="test")
