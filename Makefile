@@ -117,8 +117,8 @@ test-slow: setup ## The third tier, about 50 minutes, alone on the machine: the 
 	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests
 
 .PHONY: fuzz
-fuzz: setup ## Throw damaged payloads at every decoder for FUZZ_S=60 seconds; what breaks one is kept in tests/corpus/
-	@$(BIN)/python -m testbed.worker fuzz --seconds $(FUZZ_S)
+fuzz: setup ## Throw damaged bytes at every decoder and reader for FUZZ_S=60 seconds; what breaks one is kept in tests/corpus/
+	@$(BIN)/python -m tests.fuzzing --seconds $(FUZZ_S)
 
 .PHONY: bench
 bench: setup ## The project's benchmarks: tables, docs/benchmarks.md, JSON beside; BENCH="--quick" or "--only set_up"

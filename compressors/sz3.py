@@ -81,7 +81,7 @@ class SZ3(Compressor):
         return pack_smaller("sz3", len(values), coded, values).to(tensor.device)
 
     def decode(self, payload: Tensor, out: Tensor, context: Context, *, add: bool = False, scale: float = 1.0) -> None:
-        put(out, floats(payload, "sz3", out.numel()).to(out.device), add, scale)
+        put(out, floats(payload, "sz3", out.numel(), finite=True).to(out.device), add, scale)
 
 
 def _laplacian_bits(error_bound: float) -> float:

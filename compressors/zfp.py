@@ -116,7 +116,7 @@ class ZFP(Compressor):
                 raise PayloadError(f"zfp payload for {numel} elements: a stream of {len(body)} bytes, expected {size}")
             values = from_bytes(codec_process.decode("zfp", body, 4 * numel) if numel else body, torch.float32)
         else:
-            values = floats(payload, "zfp", numel)
+            values = floats(payload, "zfp", numel, finite=True)
         put(out, values.to(out.device), add, scale)
 
     def _stream_bytes(self, numel: int) -> int:

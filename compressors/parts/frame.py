@@ -117,12 +117,36 @@ def _checksum(fields: tuple[object, ...], payload: Tensor) -> int:
     return zlib.crc32(body, zlib.crc32(_HEADER.pack(*fields, 0)))
 
 
-def floats(payload: Tensor, codec: str, numel: int) -> Tensor:
+def resealed(data: bytes) -> bytes:
+    """Return bytes with a frame in them that has the length and the checksum of what it holds; others as they are.
+
+    Whoever damages a frame on purpose does the same.
+    """
+    at = data.find(_MAGIC)
+    if at < 0 or len(data) - at < HEADER_BYTES:
+        return data
+    *fields, _, _ = _HEADER.unpack_from(data, at)
+    body = data[at + HEADER_BYTES :]
+    head = (*fields, len(body))
+    return data[:at] + _HEADER.pack(*head, zlib.crc32(body, zlib.crc32(_HEADER.pack(*head, 0)))) + body
+
+
+def floats(payload: Tensor, codec: str, numel: int, *, finite: bool = False) -> Tensor:
     """Return the values of a framed payload, float32 on the CPU: zeros, raw values, or a stream of `codec`.
+
+    Args:
+        finite: Refuse NaN and infinity, which the codec never packs.
 
     Raises:
         PayloadError: as `unpack` and `decode`.
     """
+    values = _floats(payload, codec, numel)
+    if finite and not values.isfinite().all():
+        raise PayloadError(f"{codec} payload for {numel} elements: holds NaN or infinity, which {codec} never packs")
+    return values
+
+
+def _floats(payload: Tensor, codec: str, numel: int) -> Tensor:
     kind, body = unpack(payload, codec, numel, 4 * numel)
     if kind == ZERO:
         return torch.zeros(numel)

@@ -74,6 +74,9 @@ class Fragile:
         require(data == b"sound", f"{what}: falls over")
         return None
 
+    def resealed(self, data: bytes) -> bytes:
+        return data
+
 
 def test_what_fails_again_counts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "opponent", lambda name: Fragile())

@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -39,6 +39,8 @@ SLICE_S = 0.5
 """How long one decoder is at it before the next has its turn."""
 STALL_S = 30.0
 """A job that decodes nothing new for so long hangs."""
+RESEALED_RATIO = 0.75
+"""Share of payloads that get checksums of what they hold; the others try the checks themselves."""
 _LARGEST = 1 << 16
 _HEADER = struct.Struct("<QIII")
 """Of the shared memory: payloads so far, finds so far, which decoder, bytes of the payload that follows."""
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
             write_seeds(name, asked.corpus)
         return EXIT_COMPLETED
     seed = asked.seed if asked.seed is not None else int.from_bytes(os.urandom(4))
-    fuzz = _Fuzz(asked.names or known, asked.corpus, seed, asked.payloads)
+    fuzz = Fuzz(asked.names or known, lambda name: asked.corpus / name, seed, asked.payloads)
     return fuzz.run(asked.seconds, max(1, asked.jobs))
 
 
@@ -81,7 +83,7 @@ def write_seeds(name: str, corpus: Path, most: int = 6) -> None:
     kept = {"": next((data for data in pool if len(data) < 4096), pool[0])}
     with memory_limit(MEMORY_BYTES):
         for _ in range(1500):
-            data = mutated(draw.choice(pool), draw, pool)
+            data = against.resealed(mutated(draw.choice(pool), draw, pool))
             words = _words(against.meet(data, name))
             if len(kept) < most and len(data) < 4096:
                 kept.setdefault(words, data)
@@ -114,11 +116,27 @@ class _Job:
         return done, finds, name, self.memory[_HEADER.size : _HEADER.size + size]
 
 
-class _Fuzz:
-    def __init__(self, names: Sequence[str], corpus: Path, seed: int, most: int | None) -> None:
-        self.names, self.corpus, self.seed = list(names), corpus, seed
+class Fuzz:
+    """Mutations for each of many readers of bytes.
+
+    Args:
+        names: Of the readers. One that comes twice has twice the time.
+        folder_of: Where the finds of each are kept.
+        most: Payloads of one job; None: as many as there is time for.
+        opponent_of: The reader of a name; None: that of the catalogue of compressors.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        folder_of: Callable[[str], Path],
+        seed: int,
+        most: int | None,
+        opponent_of: Callable[[str], Opponent] | None = None,
+    ) -> None:
+        self.names, self._folder_of, self.seed = list(names), folder_of, seed
         self.most = most
-        """Payloads of one job; None: as many as there is time for."""
+        self._opponent_of = opponent_of or opponent
 
     def run(self, seconds: float, jobs: int) -> int:
         torch.set_num_threads(1)
@@ -139,14 +157,14 @@ class _Fuzz:
         total = sum(job.told()[0] for job in running)
         finds = ended + sum(job.told()[1] for job in running)
         sys.stdout.write(
-            f"{total} payloads for {len(self.names)} decoders in {time.monotonic() - began_s:.0f} s with {jobs} jobs,"
-            f" seed {self.seed}: {finds or 'no'} finds\n"
+            f"{total} payloads for {len(set(self.names))} decoders in {time.monotonic() - began_s:.0f} s"
+            f" with {jobs} jobs, seed {self.seed}: {finds or 'no'} finds\n"
         )
         return EXIT_FAILED if finds else EXIT_COMPLETED
 
     def _pool(self, name: str) -> list[bytes]:
-        kept = [path.read_bytes() for path in sorted((self.corpus / name).glob("*.bin"))]
-        return [*opponent(name).sound(), *(data for data in kept if len(data) <= _LARGEST)]
+        kept = [path.read_bytes() for path in sorted(self._folder_of(name).glob("*.bin"))]
+        return [*self._opponent_of(name).sound(), *(data for data in kept if len(data) <= _LARGEST)]
 
     def _start(self, job: _Job, until_s: float) -> None:
         job.seen_s = time.monotonic()
@@ -180,11 +198,13 @@ class _Fuzz:
         while True:
             for index in order:
                 name, stop_s = self.names[index], time.monotonic() + SLICE_S
-                against, pool = opponent(name), self.pools[name]
+                against, pool = self._opponent_of(name), self.pools[name]
                 job.note(done, finds, index, pool[0])
                 against.meet(pool[0], "a sound payload")  # starts what a codec needs before memory is limited
                 while (now_s := time.monotonic()) < min(stop_s, until_s) and not self._had_enough(done):
                     data = mutated(draw.choice(pool), draw, pool)[:_LARGEST]
+                    if draw.random() < RESEALED_RATIO:
+                        data = against.resealed(data)
                     job.note(done, finds, index, data)
                     try:
                         with memory_limit(MEMORY_BYTES):
@@ -207,7 +227,7 @@ class _Fuzz:
 
     def _keep(self, name: str, data: bytes, why: str) -> None:
         """In the corpus, where it may lie already."""
-        path = self.corpus / name / f"{zlib.crc32(data):08x}.bin"
+        path = self._folder_of(name) / f"{zlib.crc32(data):08x}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.write_bytes(data)

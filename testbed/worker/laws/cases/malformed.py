@@ -16,6 +16,7 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.payload import PayloadError
+from compressors.parts.frame import resealed
 from testbed.worker.laws.cases.lockstep import contexts
 from testbed.worker.laws.cases.registry import LawBroken, gradients, require
 
@@ -106,6 +107,9 @@ class Opponent(Protocol):
             LawBroken: it did neither that nor answer, as it should.
         """
 
+    def resealed(self, data: bytes) -> bytes:
+        """Return the bytes with the checksums of what they hold, as an attacker would send them."""
+
 
 class Decoder:
     """A compressor point to point, as an opponent."""
@@ -118,6 +122,9 @@ class Decoder:
 
     def meet(self, data: bytes, what: str) -> str | None:
         return meet(self._codec, data, what)
+
+    def resealed(self, data: bytes) -> bytes:
+        return resealed(data)
 
 
 def _shown(data: bytes) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from compressors.base.compressor import Rounds
 from compressors.base.payload import NonFiniteError, PayloadError
+from compressors.parts.frame import resealed
 from testbed.worker.laws.cases.malformed import MEMORY_BYTES, bytes_of, memory_limit, mutated, tensor_of, withstood
 from testbed.worker.laws.cases.registry import LAYOUT, Case, gradients, law, require
 from testbed.worker.laws.cases.steps import contexts_of, noted, ranks_of, resumed
@@ -65,6 +66,9 @@ class Peers:
 
     def sound(self) -> list[bytes]:
         return [self._head(number) + bytes_of(_raw(self._at(place))) for number, place in enumerate(self.places)]
+
+    def resealed(self, data: bytes) -> bytes:
+        return data[:_HEAD_BYTES] + resealed(data[_HEAD_BYTES:])
 
     def meet(self, data: bytes, what: str) -> str | None:
         """Why it refused, None if it answered; `data` says in front in place of what it is to come.
