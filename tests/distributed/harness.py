@@ -23,6 +23,8 @@ from testbed.core.device.profile import Profile
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.topology import Topology
+from testbed.orchestrator.emulation.containers.rendezvous_service import RendezvousService
+from testbed.orchestrator.run.workers.listeners import WorkerListeners
 from testbed.orchestrator.run.workers.messages import checked_message
 from tests.distributed.forked import STOPS_AFTER, Forked
 from tests.unit.worker.communication.collectives.test_collectives import topology as of_regions
@@ -210,8 +212,8 @@ def run(
         logs = {rank: folder / f"rank{rank}.log" for rank in range(spec.workers) if rank not in absent}
         held = stops or {}
         workers = {rank: _start(rank, log, path, python_path, held.get(rank, ())) for rank, log in logs.items()}
-        store = str(folder / "ranks") if spec.keeps_model or spec.keeps_server else ""
-        conversation = _Conversation(spec, listener, port, on_event, store)
+        kept = folder if spec.keeps_model or spec.keeps_server else None
+        conversation = _Conversation(spec, listener, port, on_event, kept)
         conversation.profile = None if profile is None else profile.to_json()
 
         def start(rank: int) -> Forked:
@@ -264,9 +266,18 @@ def _end(workers: Workers, grace_s: float) -> list[int]:
 class _Conversation:
     """The orchestrator's end of the socket."""
 
-    def __init__(self, spec: RunSpec, listener: socket.socket, port: int, on_event: OnEvent | None, store: str) -> None:
+    def __init__(
+        self, spec: RunSpec, listener: socket.socket, port: int, on_event: OnEvent | None, kept: Path | None
+    ) -> None:
+        """
+        Args:
+            kept: Folder for what outlives a rank, in which ranks meet too, as in an emulated run; None: at rank 0.
+        """
         self.spec, self.listener, self.port, self.on_event = spec, listener, port, on_event
-        self.store = store
+        self.kept = kept
+        self._meeting = WorkerListeners(RendezvousService(spec.workers).serve)
+        for rank in range(spec.workers if kept else 0):
+            self._meeting.open_for(str(rank), self.place(rank))
         self.channels: list[Channel] = []
         self.events: list[dict[str, Any]] = []
         self.start: Callable[[int], Forked] | None = None
@@ -276,6 +287,11 @@ class _Conversation:
         self._selector = DefaultSelector()
         self._selector.register(listener, EVENT_READ, None)
         self._warm = 0
+
+    def place(self, rank: int) -> Path:
+        """Return the socket of a rank at the rendezvous."""
+        assert self.kept is not None
+        return self.kept / f"{rank}.meet"
 
     def hold(self, workers: Workers, deadline_s: float) -> None:
         """Talk until all workers have ended and all they said is read."""
@@ -289,6 +305,7 @@ class _Conversation:
         for channel in self.channels:
             channel.connection.close()
         self.listener.close()
+        self._meeting.close()
         self._selector.close()
 
     def _listen(self, workers: Workers, timeout_s: float) -> bool:
@@ -351,7 +368,8 @@ def _welcome(run: _Conversation, channel: Channel, rank: int, *, is_back: bool) 
             interface="lo",
             master_address="127.0.0.1",
             master_port=run.port,
-            store=run.store,
+            rendezvous=str(run.place(rank)) if run.kept else "",
+            folder=str(run.kept or ""),
             profile=run.profile,
             is_back=is_back,
         )

@@ -21,7 +21,8 @@ from typing import Any
 from testbed.core.record.run_directory import OWN_UID, RUNTIME_ROOT, RunDir
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
-from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.emulation.links.node import WorkerNode
 from testbed.orchestrator.machine.clone import CLONE
@@ -147,6 +148,8 @@ def main() -> None:
         rights=rights,
     )
     root = sandbox.root
+    for name in NODES:
+        sandbox.rendezvous(name).touch()
     containers = {
         name: Container(sandbox, root, name, node.namespace.path, work_of_test / f"{name}.log")
         for name, node in nodes.items()

@@ -18,7 +18,8 @@ from typing import Any
 
 from testbed.core.record.run_directory import RUNTIME_ROOT
 from testbed.core.spec.topology import Node, Topology, symmetric
-from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
 from testbed.orchestrator.emulation.links.network import Network
@@ -221,6 +222,7 @@ def contained(network: Network, work: Path, run_id: str) -> dict[str, Any]:
         sandbox = Sandbox(
             run_id=run_id, clone=CLONE, runs=CLONE / "runs", socket=work / "t.sock", work=box, memory_bytes=1 << 28
         )
+        sandbox.rendezvous("w0").touch()
         container = Container(sandbox, sandbox.root, "w0", network.workers[f"{EAST}-0"].namespace.path, log)
         try:
             container.start(["sh", "-c", f"sleep 60 | {sys.executable} -c '{_INSIDE}'"], {"PATH": "/usr/bin:/bin"})

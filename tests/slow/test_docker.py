@@ -19,7 +19,7 @@ from typing import ClassVar
 import pytest
 
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, Holders, write_files
-from testbed.orchestrator.emulation.containers.runc_container import Sandbox
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.machine.cleanup import CGROUP_ROOT, remove_leftovers
 from tests.emulation.endings import LONG, Endings
 from tests.emulation.support import Longhaul, gone_within

@@ -23,7 +23,8 @@ from experiments.common import sources
 from experiments.common.benchmark import Point
 from testbed.core.record.run_directory import RUNTIME_ROOT
 from testbed.core.spec.topology import Node, Topology
-from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.machine.cleanup import leftovers
@@ -109,7 +110,9 @@ def _containers(network: Network, run_id: str, work: Path) -> list[Container]:
     socket = work / "socket"
     socket.touch()
     sandbox = Sandbox(run_id, CLONE, work / "runs", socket, work / "box", 1 << 28)
-    root = sandbox.root()
+    root = sandbox.root
+    for name in network.workers:
+        sandbox.rendezvous(name).touch()
     containers = [
         Container(sandbox, root, name, node.namespace.path, work / f"{name}.log")
         for name, node in network.workers.items()

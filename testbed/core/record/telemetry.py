@@ -33,8 +33,10 @@ from testbed.core.files import parse_json
 
 MAX_LINE_BYTES = 1 << 20
 SOCKET_IN_NODE = "/run/longhaul/telemetry.sock"
+RENDEZVOUS_IN_NODE = "/run/longhaul/rendezvous.sock"
+"""Socket of the service at which ranks find each other; each node has one of its own."""
 STORE_IN_NODE = "/run/longhaul/store"
-"""A directory that all nodes of a run share, for ranks to find each other."""
+"""A directory of the node alone, which outlives its processes."""
 KEPT_MODEL = "model.pt"
 """There, before rank 0 is done: the model, where it is to be kept."""
 PROCESSOR = "none"
@@ -54,9 +56,11 @@ class Welcome:
     master_port: int
     profile: dict[str, Any] | None = None
     """How long its device takes, as of `core.device.profile`; without, phases last as long as they take here."""
-    store: str = ""
-    """A file at which ranks find each other in place of rank 0's port: over the emulated links, with their round trips,
+    rendezvous: str = ""
+    """Socket at which ranks find each other in place of rank 0's port: over the emulated links, with their round trips,
     64 ranks would take 14 s."""
+    folder: str = ""
+    """A directory of the node that outlives its processes, for a model or a server's state that is to be kept."""
     is_back: bool = False
     """Whether the others are in the midst of the run, which this rank had left."""
     event: str = "welcome"

@@ -111,7 +111,7 @@ class Script(Program):
 
 
 def marks_name(rank: int) -> str:
-    """Return the name of the file, where ranks meet, in which a script's starts and ends are noted."""
+    """Return the name of the file, in its node's directory, in which a script's starts and ends are noted."""
     return f"script-{rank}"
 
 

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 from testbed.core.errors import Interrupted, RunError
 from testbed.core.record.events.network import ForeignInterface
 from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.record.telemetry import KEPT_MODEL
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config import programs
 from testbed.orchestrator.config.models import take_over
 from testbed.orchestrator.emulation.containers.docker_container import Holders
-from testbed.orchestrator.emulation.containers.runc_container import Sandbox
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.capture import Capture
 from testbed.orchestrator.emulation.measuring.prober import Prober
@@ -194,7 +195,7 @@ class RunOrchestration:
         self._watched.append(lambda: background.failure)
         self._run(network, links.prober, workers, background)
         if spec.keeps_model:
-            kept = (holders or sandbox).kept_model
+            kept = (holders or sandbox).store(workers.nodes[0]) / KEPT_MODEL
             record.stage("kept", f"kept: {take_over(kept, record.run.model)}")
         links.record.finish()
 
@@ -251,6 +252,8 @@ class RunOrchestration:
             finally:
                 schedule.stop()
                 collector.stop()
+                for event in workers.rendezvous.events():
+                    record.write(event)
             if schedule.pending:
                 record.stage("schedule", f"{schedule.pending} changes were still to come when it ended")
             self._raise_failures()

@@ -95,12 +95,14 @@ class Communicator:
         interface: str,
         timeout_s: float,
         store: str = "",
+        service: str = "",
         accelerator: Accelerator = accelerator,
     ) -> Communicator:
         """Meet the other ranks at a TCP store of rank 0, and return the communicator.
 
         Args:
             store: Path of a file that all ranks share, to meet at instead of a TCP store.
+            service: Path of the socket of a run's rendezvous, to meet at instead of either.
             accelerator: Device of this rank; of the same kind on all ranks.
 
         Raises:
@@ -112,11 +114,13 @@ class Communicator:
         comm.address, comm.interface = address, interface
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
-            comm.rendezvous = Rendezvous(rank, world_size, address=address, port=port, store=store, timeout_s=timeout_s)
+            comm.rendezvous = Rendezvous(
+                *(rank, world_size), address=address, port=port, store=store, timeout_s=timeout_s, service=service
+            )
             place, backend = comm.rendezvous.place, accelerator.backend
             dist.init_process_group(backend, store=place, rank=rank, world_size=world_size, timeout=timeout)
         except (RuntimeError, OSError) as error:
-            raise comm.error(f"rendezvous at {store or f'{address}:{port}'}", error) from error
+            raise comm.error(f"rendezvous at {service or store or f'{address}:{port}'}", error) from error
         return comm
 
     def close(self, *, together: bool = True) -> None:
@@ -127,6 +131,8 @@ class Communicator:
             self._thread.close()
         if not self.is_back:
             dist.destroy_process_group()
+        if self.rendezvous is not None:
+            self.rendezvous.close()
 
     def run(self, exchange: Exchange) -> Pending:
         """Start the collective that a compressor asks for, with known sizes; return its pending result."""

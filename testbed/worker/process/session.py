@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def come_back(
-    *, rank: int, world_size: int, address: str, port: int, timeout_s: float, store: str = ""
+    *, rank: int, world_size: int, address: str, port: int, timeout_s: float, service: str = ""
 ) -> Communicator:
     """A communicator for a strategy that outlives this rank; arguments as of `Communicator.connect`.
 
@@ -40,9 +40,11 @@ def come_back(
     comm = Communicator(rank, world_size, timeout_s)
     comm.address, comm.is_back = address, True
     try:
-        comm.rendezvous = Rendezvous(rank, 0, address=address, port=port, store=store, timeout_s=timeout_s)
+        comm.rendezvous = Rendezvous(
+            *(rank, 0), address=address, port=port, store="", timeout_s=timeout_s, service=service
+        )
     except (RuntimeError, OSError) as error:
-        raise Left(f"rank {rank}: rejoined, and no server is at {store or f'{address}:{port}'}: {error}") from error
+        raise Left(f"rank {rank}: rejoined, and no server is at {service or f'{address}:{port}'}: {error}") from error
     return comm
 
 
@@ -131,7 +133,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     from testbed.worker.training import capabilities
     from testbed.worker.training.loop import Training
     from testbed.worker.training.parts import build_parts
-    from testbed.worker.training.warm_up import turn
+    from testbed.worker.training.warm_up import TURNS
 
     spec = RunSpec.from_json(welcome.spec)
     parts = build_parts(spec)
@@ -144,10 +146,12 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
         "address": welcome.master_address,
         "port": welcome.master_port,
         "timeout_s": spec.timeout_s * spec.dilation,
-        "store": welcome.store,
+        "service": welcome.rendezvous,
     }
     place |= {} if accelerator is None else {"accelerator": accelerator}
     comm = come_back(**place) if welcome.is_back else Communicator.connect(**place, interface=welcome.interface)
+    assert comm.rendezvous is not None, "whoever has connected has met the others"
+    comm.rendezvous.folder = Path(welcome.folder) if welcome.folder else None
     shut_down()
     profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
     training = Training(spec, parts, comm, emit, profile)
@@ -155,10 +159,11 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     training.bind()
     if welcome.rank == 0:
         emit(training.describe().to_json())
-    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn(welcome.store, welcome.rank))
+    turn = comm.rendezvous.turn(welcome.rank % TURNS)  # what each needs for a moment, hundreds at once do not have
+    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn)
     done = training.run(orders.t0_s)
     if spec.keeps_model and welcome.rank == 0:
-        checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.store).with_name(KEPT_MODEL))
+        checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.folder) / KEPT_MODEL)
     for told in used(welcome.rank):
         emit(told.to_json())
     emit(done.to_json())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import fcntl
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -66,21 +64,6 @@ class WarmUp:
             model.zero_grad()
         del model
         give_back_memory()
-
-
-@contextlib.contextmanager
-def turn(store: str, rank: int) -> Iterator[None]:
-    """Let few ranks of a machine go on at a time: what each needs for a moment, hundreds at once do not have.
-
-    Args:
-        store: the file at which all ranks meet; empty where they share none, and nobody waits.
-    """
-    if not store:
-        yield
-        return
-    with open(f"{store}.turn{rank % TURNS}", "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # given back by the kernel, whatever becomes of this rank
-        yield
 
 
 def give_back_memory() -> None:

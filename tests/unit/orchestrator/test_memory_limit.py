@@ -13,7 +13,8 @@ from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.emulation.containers import runc_container
-from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.run.workers import workers as workers_module
 from tests.unit.orchestrator.launched import Launched
 

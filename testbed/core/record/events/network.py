@@ -112,6 +112,21 @@ class Rtt(Event, name="rtt"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rendezvous(Event, name="rendezvous"):
+    """Use that a node made of the run's rendezvous, where ranks find each other; at the end of the run."""
+
+    node: Text
+    requests: Count
+    """Requests of any kind."""
+    put_bytes: Count
+    """Bytes of names and values that it put down."""
+    training_bytes: Count
+    """Bytes of these that it put down after the first step had begun; they did not cross the links."""
+    refused: Count
+    """Requests beyond a limit, or malformed."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Background(Event, name="background"):
     """Background traffic on one direction since the first step."""
 

@@ -22,18 +22,13 @@ from pathlib import Path
 
 from testbed.core import seccomp
 from testbed.core.errors import RunError
-from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.core.record.telemetry import RENDEZVOUS_IN_NODE, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended
 from testbed.orchestrator.emulation.containers.log_pipe import LogPipe
 from testbed.orchestrator.emulation.containers.oci_mounts import SHM_BYTES, TMP_BYTES
-from testbed.orchestrator.emulation.containers.runc_container import (
-    MAX_MODEL_BYTES,
-    MAX_PROCESSES,
-    STORE_BYTES,
-    Sandbox,
-    container_name,
-)
+from testbed.orchestrator.emulation.containers.runc_container import MAX_PROCESSES, container_name
+from testbed.orchestrator.emulation.containers.sandbox import MAX_MODEL_BYTES, MAX_STORED_FILES, STORE_BYTES, Sandbox
 from testbed.orchestrator.emulation.kernel.namespaces import HeldNamespace
 from testbed.orchestrator.machine.cleanup import CGROUP_ROOT
 from testbed.orchestrator.machine.docker_client import IMAGE, RUN_LABEL, DockerError, command_line, docker
@@ -55,7 +50,7 @@ def mount_option(**fields: str) -> str:
 
 
 class Holders:
-    """The holders of a run's nodes and the volume in which its ranks meet. A context manager: leaving it removes them.
+    """The holders of a run's nodes, each with a volume of the node's. A context manager: leaving it removes them.
 
     Args:
         host_proc: a descriptor of the host's /proc, whose process ids are docker's.
@@ -71,8 +66,8 @@ class Holders:
 
     def __enter__(self) -> Holders:
         try:
-            docker(*self.volume_arguments())
             for node in self.nodes:
+                docker(*self.volume_arguments(node))
                 docker(*self.arguments(node))
                 said = docker("inspect", "--format", "{{.State.Pid}}", holder_name(self.run_id, node))
                 self._pids[node] = int(said)
@@ -90,40 +85,33 @@ class Holders:
         """What docker does not remove now is told by the cleaning that follows every run."""
         for command in (
             ("rm", "--force", *(holder_name(self.run_id, node) for node in self.nodes)),
-            ("volume", "rm", "--force", volume_name(self.run_id)),
+            ("volume", "rm", "--force", *(volume_name(self.run_id, node) for node in self.nodes)),
         ):
             try:
                 docker(*command)
             except DockerError:
                 continue
 
-    @property
-    def kept_model(self) -> Path:
-        """Where rank 0 leaves it, as the run sees it."""
-        return self.store / KEPT_MODEL
+    def store(self, node: str) -> Path:
+        """Return a node's directory as the run sees it: through its holder's root, which has the volume too."""
+        return Path(f"/proc/{os.getpid()}/fd/{self._host_proc}/{self._pids[node]}/root{STORE_IN_NODE}")
 
-    @property
-    def store(self) -> Path:
-        """Directory in which ranks meet, as the run sees it: through a holder's root, which has the volume too."""
-        root = f"/proc/{os.getpid()}/fd/{self._host_proc}/{self._pids[self.nodes[0]]}/root"
-        return Path(f"{root}{STORE_IN_NODE}")
-
-    def volume_arguments(self) -> list[str]:
-        options = f"nosuid,nodev,noexec,mode=1777,size={self._room_bytes}"
+    def volume_arguments(self, node: str) -> list[str]:
+        options = f"nosuid,nodev,noexec,mode=1777,size={self._room_bytes},nr_inodes={MAX_STORED_FILES}"
         return [
             *("volume", "create", "--driver", "local", "--label", f"{RUN_LABEL}={self.run_id}"),
-            *("--opt", "type=tmpfs", "--opt", "device=tmpfs", "--opt", f"o={options}", volume_name(self.run_id)),
+            *("--opt", "type=tmpfs", "--opt", "device=tmpfs", "--opt", f"o={options}", volume_name(self.run_id, node)),
         ]
 
     def arguments(self, node: str) -> list[str]:
-        """It keeps the volume mounted from the first worker's start to the run's end."""
+        """It keeps the node's volume mounted from the first start to the run's end."""
         return [
             *("run", "--detach", "--pull", "never", "--name", holder_name(self.run_id, node)),
             *("--label", f"{RUN_LABEL}={self.run_id}", "--env", f"LONGHAUL_RUN={self.run_id}"),
             *("--cgroup-parent", f"/{container_name(self.run_id, node)}", "--network", "none", "--hostname", node),
             *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"),
             *("--pids-limit", str(_HOLDER_PROCESSES), "--log-driver", "none"),
-            *("--mount", _store(self.run_id)),
+            *("--mount", _store(self.run_id, node)),
             *("--entrypoint", "sleep", IMAGE, "infinity"),
         ]
 
@@ -132,13 +120,13 @@ def holder_name(run_id: str, node: str) -> str:
     return f"{container_name(run_id, node)}.net"
 
 
-def volume_name(run_id: str) -> str:
-    return f"longhaul-{run_id}.store"
+def volume_name(run_id: str, node: str) -> str:
+    return f"{container_name(run_id, node)}.store"
 
 
-def _store(run_id: str) -> str:
+def _store(run_id: str, node: str) -> str:
     """Without `volume-nocopy` docker would give it the image's owner and mode, and workers could not write there."""
-    return mount_option(type="volume", src=volume_name(run_id), dst=STORE_IN_NODE, **{"volume-nocopy": ""})
+    return mount_option(type="volume", src=volume_name(run_id, node), dst=STORE_IN_NODE, **{"volume-nocopy": ""})
 
 
 def write_files(sandbox: Sandbox, files: Path) -> None:
@@ -162,7 +150,7 @@ class DockerContainer:
         self.node = node
         self.log = log
         self.name = container_name(sandbox.run_id, node)
-        self.socket = files / f"{node}.sock"
+        self.socket, self.rendezvous = files / f"{node}.sock", files / f"{node}.meet"
         self.pid: int | None = None
         """Of the docker command that waits for it, which ends as it does."""
         self._files = files
@@ -211,14 +199,11 @@ class DockerContainer:
 
     def _mounts(self) -> list[str]:
         sandbox = self.sandbox
-        seen = sandbox.bound_back()
-        hidden = [r for r in (sandbox.runs, sandbox.clone / "runs") if any(r.is_relative_to(path) for path in seen)]
         return [
-            *(mount_option(type="bind", src=str(path), dst=str(path), readonly="") for path in seen),
+            *(mount_option(type="bind", src=str(path), dst=str(path), readonly="") for path in sandbox.bound_back()),
             *(
                 mount_option(type="tmpfs", dst=str(runs), **{"tmpfs-size": "4096", "tmpfs-mode": "0555"})
-                for runs in dict.fromkeys(hidden)
-                if runs.is_dir()
+                for runs in sandbox.hidden()
             ),
             mount_option(type="tmpfs", dst="/sys/fs/cgroup", **{"tmpfs-size": "4096", "tmpfs-mode": "0555"}),
             *(
@@ -226,7 +211,8 @@ class DockerContainer:
                 for name in ("hosts", "resolv.conf")
             ),
             mount_option(type="bind", src=str(self.socket), dst=SOCKET_IN_NODE),
-            _store(sandbox.run_id),
+            mount_option(type="bind", src=str(self.rendezvous), dst=RENDEZVOUS_IN_NODE),
+            _store(sandbox.run_id, self.node),
         ]
 
     def cgroups(self) -> list[Path]:

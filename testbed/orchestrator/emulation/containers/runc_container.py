@@ -2,45 +2,32 @@
 
 Own pid, mount, ipc and uts namespaces; no capability, no new privileges, uid nobody; own /dev, /tmp and /dev/shm;
 a filter of system calls; limits on processor weight, memory and processes. Bound back, read-only: the clone, the
-virtual environment and whatever PYTHONPATH names, each at its own path. Bound back too: the run's telemetry socket and
-the directory in which its ranks meet. The directory of all runs is hidden.
+virtual environment and whatever PYTHONPATH names, each at its own path. Bound back too: the run's telemetry socket,
+the node's own socket at the rendezvous, and a directory of its own. No two nodes share a place that one can write to.
+The directory of all runs is hidden, wherever it is.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import select
 import signal
 import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from testbed.core import seccomp
-from testbed.core.errors import MachineError, RunError
-from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.core.errors import RunError
 from testbed.core.units import format_size
 from testbed.orchestrator.emulation.containers.exit_report import ended, memory_kills
 from testbed.orchestrator.emulation.containers.log_pipe import LogPipe
-from testbed.orchestrator.emulation.containers.node_disk import OUT_IN_NODE, NodeDisk
-from testbed.orchestrator.emulation.containers.oci_mounts import HARDENED, SHM_BYTES, bind, mount, own_mounts
-from testbed.orchestrator.emulation.containers.root_filesystem import BoundRoot, MaskedRoot
+from testbed.orchestrator.emulation.containers.root_filesystem import MaskedRoot
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.machine.cleanup import CGROUP_ROOT
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
-from testbed.orchestrator.machine.rights import OF_ROOT, Rights
 
-NOBODY = 65534
-MAX_CPU_SHARES, ALL_CPU_SHARES, MIN_CPU_SHARES = 256, 1024, 2
-"""Of one container, of all, and what the kernel takes at least; against 1024 of every other process: delay line, probes
-and collector come first, however many workers there are."""
 MAX_PROCESSES = 512
-STORE_BYTES = 1 << 24
-MAX_MODEL_BYTES = 1 << 33
-"""A bound, not memory: what is written counts against the writer's."""
 _RUNC_TIMEOUT_S = 30.0
 _CAPABILITIES = ("bounding", "effective", "inheritable", "permitted", "ambient")
 _MASKED = (
@@ -52,121 +39,6 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 
 def container_name(run_id: str, node: str) -> str:
     return f"longhaul-{run_id}-{node}"
-
-
-_OF_NODE = tuple(map(Path, ("/", "/usr", "/tmp", "/dev", "/proc", "/sys")))
-"""Directories that each node has of its own."""
-
-
-@dataclass(frozen=True)
-class Sandbox:
-    """What all containers of a run share."""
-
-    run_id: str
-    clone: Path
-    runs: Path
-    socket: Path
-    work: Path
-    """A directory of the run's own mount namespace for bundles and the root."""
-    memory_bytes: int
-    """Most memory of one container, but of those in `limits`."""
-    seen: tuple[Path, ...] = ()
-    """Directories and files beside the clone and the interpreter's."""
-    working_directory: Path | None = None
-    """Directory of a user's script."""
-    hosts: str = ""
-    """Lines of /etc/hosts: the nodes by name."""
-    containers: int = 1
-    """How many share the cores."""
-    keeps_model: bool = False
-    """Whether a model, or a server's state, is to be left beside what ranks meet at, which has room for it then."""
-    limits: Mapping[str, int] = field(default_factory=dict)
-    """Most memory of the containers of these nodes, in bytes."""
-    rights: Rights = OF_ROOT
-
-    @property
-    def cpu_shares(self) -> int:
-        return max(MIN_CPU_SHARES, min(MAX_CPU_SHARES, ALL_CPU_SHARES // self.containers))
-
-    @property
-    def max_file_bytes(self) -> int:
-        """Largest file that a process of a container may write."""
-        return MAX_MODEL_BYTES if self.keeps_model else SHM_BYTES
-
-    def bound_back(self) -> list[Path]:
-        """Directories and files seen read-only at their own path."""
-        named = (Path(path) for path in os.environ.get("PYTHONPATH", "").split(":") if path)
-        asked = [self.clone, Path(sys.prefix), *self.seen, *named]
-        found: list[Path] = []
-        for path in (p.resolve() for p in asked):
-            is_there = path.is_dir() or path.is_file()
-            if is_there and not any(path.is_relative_to(other) for other in found) and path not in _OF_NODE:
-                found.append(path)
-        return found
-
-    def user(self) -> tuple[int, int]:
-        """(uid, gid): nobody; the clone's owner where a umask keeps it from everybody else; rootless the caller.
-
-        Raises:
-            MachineError: that owner is root, who would own too much of what is seen.
-        """
-        if self.rights.rootless:
-            return 0, 0
-        found = self.clone.stat()
-        if found.st_mode & 0o005 == 0o005:
-            return NOBODY, NOBODY
-        if found.st_uid == 0:
-            raise MachineError(
-                f"the clone {self.clone} is root's and closed to others, so workers, who are nobody, cannot read it:"
-                f" chmod -R o+rX {self.clone}"
-            )
-        return found.st_uid, found.st_gid
-
-    def mounts(self, disk: NodeDisk | None = None) -> list[dict[str, Any]]:
-        seen = self.bound_back()
-        mounts = [*own_mounts(), *(bind(str(path), str(path), "ro") for path in seen)]
-        if disk is not None and self.working_directory is not None:
-            mounts += [bind(target, source) for target, source in disk.mounts(self.working_directory)]
-        for runs in {self.runs, self.clone / "runs"}:
-            if runs.is_dir() and any(runs.is_relative_to(path) for path in seen):
-                mounts.append(mount(str(runs), "tmpfs", "tmpfs", *HARDENED, "ro", "size=4k"))
-        return [
-            *mounts,
-            bind(SOCKET_IN_NODE, str(self.socket)),
-            bind(STORE_IN_NODE, str(self.store), "noexec"),
-        ]
-
-    @functools.cached_property
-    def root(self) -> MaskedRoot:
-        """Of all containers, and beside it the directory in which their ranks meet; made once."""
-        self.store.mkdir(parents=True)
-        room_bytes = STORE_BYTES + (MAX_MODEL_BYTES if self.keeps_model else 0)
-        options = f"nosuid,nodev,noexec,mode=1777,size={room_bytes}"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "store", str(self.store)], check=True)
-        files = [*self.bound_back(), Path(SOCKET_IN_NODE)]
-        kind = BoundRoot if self.rights.rootless else MaskedRoot
-        return kind(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE), Path(OUT_IN_NODE)])
-
-    @property
-    def kept_model(self) -> Path:
-        """Where rank 0 leaves it, as the host sees it."""
-        return self.store / KEPT_MODEL
-
-    @property
-    def store(self) -> Path:
-        """Directory in which ranks meet, as the run sees it."""
-        return self.work / "store"
-
-    def empty_store(self) -> None:
-        """Remove what ranks that are gone have left where others are to meet."""
-        for path in self.store.iterdir():
-            path.unlink()
-
-    def disk(self, node: str) -> NodeDisk | None:
-        """Return a new disk of `node`; None where no script runs."""
-        if (place := self.working_directory) is None:
-            return None
-        return NodeDisk(node, self.work, place, self.user(), rootless=self.rights.rootless)
 
 
 class Container:
@@ -191,6 +63,7 @@ class Container:
         Raises:
             RunError: with what runc said.
         """
+        self.sandbox.make_store(self.node)
         bundle = self.sandbox.work / self.node
         bundle.mkdir(exist_ok=True)  # there already for a node that comes back
         config = self._config(command, environment, directory or self.sandbox.clone)
@@ -291,7 +164,7 @@ class Container:
                     {"type": "RLIMIT_FSIZE", "soft": (most := self.sandbox.max_file_bytes), "hard": most},
                 ],
             },
-            "mounts": self.sandbox.mounts(self.disk),
+            "mounts": self.sandbox.mounts(self.node, self.disk),
             "linux": {
                 "namespaces": [
                     {"type": "pid"},

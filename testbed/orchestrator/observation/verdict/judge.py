@@ -29,6 +29,8 @@ a second of a change, or while a link is down, against nothing.
 | steal during training, of a core | 2% | 10% | another machine took the cores |
 | steal during training, of paced runs | 10% | 30% | what it makes late is judged above (decision 0014) |
 | wire bytes of all workers over payload | - | below 0.98 | traffic went around the links |
+| bytes put down at the rendezvous while training, by all nodes | - | 64 KiB | traffic went around the links |
+| requests at the rendezvous that were malformed or beyond a limit | any | - | an attempt at it |
 | an interface that is not emulated in a node | - | any | likewise |
 | ranks that ended with different parameters | - | any | they trained different models |
 | a rank that began late; not of paced runs | 50 ms | 0.5 s | the first step holds its lateness |

@@ -24,6 +24,8 @@ SAMPLER_LATE_S = 1.0
 MIN_WATCHED_S = 2.0
 """A run that is over sooner says nothing about its cores."""
 MIN_WIRE_OVER_PAYLOAD = 0.98
+MAX_MET_BYTES = 1 << 16
+"""Put down at the rendezvous while training, by all nodes: those that come back need a few hundred each."""
 _AGREE = "the strategy has to make them equal in `finish`, or to declare `agreement` (docs/plug-ins.md)"
 START_SUSPECT_S, START_INVALID_S = 0.05, 0.5
 
@@ -174,10 +176,15 @@ class Bypass:
         self._foreign: list[str] = []
         self._payload_bytes = 0
         self._wire_bytes: dict[tuple[str, str], int] = {}
+        self._met_bytes = 0
+        self._refused: dict[str, int] = {}
 
     def add(self, event: Event) -> None:
         if event["event"] == "foreign_interface":
             self._foreign.append(f"node {event['node']} has interface {event['interface']}, which is not emulated")
+        elif event["event"] == "rendezvous":
+            self._met_bytes += event["training_bytes"]
+            self._refused[event["node"]] = event["refused"]
         elif event["event"] in ("step", "payload"):
             self._payload_bytes += event["payload_bytes"]
         elif event["event"] == "link" and not event["wan"] and event["from"] in self._nodes:
@@ -186,6 +193,12 @@ class Bypass:
     def findings(self, has_ended: bool) -> Iterator[Finding]:
         for text in self._foreign:
             yield True, text
+        if self._met_bytes > MAX_MET_BYTES:
+            text = f"nodes put down {self._met_bytes} bytes at the rendezvous while training"
+            yield True, f"{text}: traffic went around the links"
+        for node, count in self._refused.items():
+            if count:
+                yield False, f"node {node}: {count} of its requests at the rendezvous were refused"
         wire = sum(self._wire_bytes.values())
         if has_ended and self._payload_bytes and wire < MIN_WIRE_OVER_PAYLOAD * self._payload_bytes:
             text = f"workers sent {self._payload_bytes} bytes of payload, but {wire} left their interfaces"

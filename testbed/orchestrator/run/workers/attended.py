@@ -2,7 +2,7 @@
 
 The first process of the container is ours (`testbed/worker/script/first_process.py`): it starts the script, and ends
 with 128 + n where signal n ended it. It and the script's Python note each start, each time that torch's process group
-is joined or left, and the end, in a file where ranks meet.
+is joined or left, and the end, in a file of the node's directory.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.programs import Program
 from testbed.orchestrator.emulation.containers.docker_container import Holders
-from testbed.orchestrator.emulation.containers.runc_container import Sandbox
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.docker_client import remember_host

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +17,7 @@ from testbed.orchestrator.run.workers.listeners import parent_pid
 from testbed.orchestrator.run_store.used import used_by_script
 
 _GO = "go"
-"""File, where ranks meet, that the first process of each node waits for."""
+"""File in a node's directory that its first process waits for."""
 _POLL_S = 0.05
 
 
@@ -23,10 +25,10 @@ class Scripts:
     """One process a node.
 
     Args:
-        store: Directory in which ranks meet, as the run sees it.
+        store: Returns the directory of a node, as the run sees it.
     """
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Callable[[str], Path]) -> None:
         self._store = store
         self._ranks: dict[str, int] = {}
         self._containers: dict[str, Container | DockerContainer] = {}
@@ -36,12 +38,15 @@ class Scripts:
         """Return the process of a container that was started."""
         node = container.node
         self._ranks[node], self._containers[node] = rank, container
-        process = self._processes[node] = AttendedProcess(container, self._store / marks_name(rank))
+        process = self._processes[node] = AttendedProcess(container, self._store(node) / marks_name(rank))
         return process
 
     def go(self) -> None:
         """Let the script start on all nodes."""
-        (self._store / _GO).touch(mode=0o644)
+        for node in self._ranks:
+            flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            with contextlib.suppress(OSError):  # the node itself put something there
+                os.close(os.open(self._store(node) / _GO, flags, 0o644))
 
     def node_of(self, pid: int) -> str | None:
         """Return the node whose script has this process id in the run's namespace; a child of the script is none."""
@@ -62,7 +67,7 @@ class Scripts:
             since_unix_s: Begin of the run; what was changed later is not what the script had.
         """
         for node, process in self._processes.items():
-            listed = self._store / f"{marks_name(self._ranks[node])}.modules"
+            listed = self._store(node) / f"{marks_name(self._ranks[node])}.modules"
             has_completed = process.exit_code() == 0
             yield used_by_script(self._ranks[node], listed, has_completed=has_completed, since_unix_s=since_unix_s)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from testbed.core.record.telemetry import STORE_IN_NODE, Welcome
+from testbed.core.record.telemetry import RENDEZVOUS_IN_NODE, STORE_IN_NODE, Welcome
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.programs import MASTER_PORT
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE
@@ -26,7 +26,8 @@ def welcome(spec: RunSpec, node: str, master_address: str, profile: dict[str, An
         interface=WORKER_INTERFACE,
         master_address=master_address,
         master_port=MASTER_PORT,
-        store=f"{STORE_IN_NODE}/ranks",
+        rendezvous=RENDEZVOUS_IN_NODE,
+        folder=STORE_IN_NODE,
         profile=profile,
         is_back=is_back,
     )

@@ -18,7 +18,9 @@ from testbed.orchestrator.config.programs import Program
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, write_files
 from testbed.orchestrator.emulation.containers.exit_report import exit_report
 from testbed.orchestrator.emulation.containers.node_disk import OUT_IN_NODE
-from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
+from testbed.orchestrator.emulation.containers.rendezvous_service import RendezvousService
+from testbed.orchestrator.emulation.containers.runc_container import Container
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
 from testbed.orchestrator.run.workers.first_rank import FirstRank
 from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkServerClient, Process, interpreter_environment
@@ -77,6 +79,8 @@ class Workers:
         self.containers: dict[str, Container | DockerContainer] = {}
         self._processes: dict[str, Process] = {}
         self._listeners = WorkerListeners(self._listen)
+        self.rendezvous = RendezvousService(len(self.nodes))
+        self._meeting = WorkerListeners(self.rendezvous.serve)
 
     def __enter__(self) -> Workers:
         try:
@@ -90,6 +94,7 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         self._listeners.close()
+        self._meeting.close()
         for container in self.containers.values():
             container.kill()
         with ThreadPoolExecutor(_STARTS_AT_ONCE) as pool:
@@ -101,11 +106,13 @@ class Workers:
             for node in self.nodes:
                 box = self.containers[node] = DockerContainer(self._sandbox, self.run.docker, node, self.run.log(node))
                 self._listeners.open_for(node, box.socket)
+                self._meeting.open_for(node, box.rendezvous)
             return
         self._listeners.open(self.run.socket, self._node_of, len(self.nodes))
         root = self._sandbox.root
-        self._sandbox.empty_store()
+        self._sandbox.empty_stores()
         for node, worker in self._network.workers.items():
+            self._meeting.open_for(node, self._sandbox.rendezvous(node))
             self.containers[node] = Container(self._sandbox, root, node, worker.namespace.path, self.run.log(node))
 
     def _start(self, container: Container | DockerContainer) -> None:
@@ -221,6 +228,7 @@ class Workers:
             self._scripts.go()
             return
         self._t0_s = t0_s
+        self.rendezvous.begin()
         self._tell(self.nodes, {"event": "go", "t0_s": t0_s})
 
     def _tell(self, nodes: Sequence[str], message: Message) -> None:

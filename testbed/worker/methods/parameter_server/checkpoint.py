@@ -1,4 +1,4 @@
-"""A server's state in a file that outlives it, in the directory in which ranks meet; reading it runs no code of it."""
+"""A server's state in a file that outlives it, in its node's directory; reading it runs no code of it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FORMAT, _VERSION = "longhaul_server", 1
 def place_of(comm: Communicator) -> Path:
     """
     Raises:
-        RunError: ranks meet in the memory of rank 0, and nothing would be left of it.
+        RunError: There is no such directory, and nothing would be left of it.
     """
     folder = None if comm.rendezvous is None else comm.rendezvous.folder
     if folder is None:
-        raise RunError("strategy.checkpoint=true: ranks meet at rank 0's port; they must meet at a file that all share")
+        raise RunError("strategy.checkpoint=true: rank 0 has no folder that outlives it")
     return folder / _NAME
 
 

@@ -15,7 +15,8 @@ CODE = """
 import json, os, resource, sys
 from pathlib import Path
 from types import SimpleNamespace
-from testbed.orchestrator.emulation.containers.runc_container import Container, Sandbox
+from testbed.orchestrator.emulation.containers.runc_container import Container
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.machine.limits import raise_limit
 raise_limit()
 files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from testbed.core.errors import MachineError, RunError
-from testbed.core.record.telemetry import SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.core.record.telemetry import RENDEZVOUS_IN_NODE, SOCKET_IN_NODE, STORE_IN_NODE
 from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.emulation.containers import docker_container
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, Holders, mount_option
-from testbed.orchestrator.emulation.containers.runc_container import Sandbox
+from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.machine import checks, cleanup, docker_client
 from testbed.orchestrator.machine.docker_client import HOST_FILE, DockerError, Leftovers
 from testbed.orchestrator.run import preflight
@@ -88,7 +88,10 @@ def test_it_sees_the_clone_read_only_and_no_runs(box: DockerContainer) -> None:
     assert any(f"dst={clone / 'runs'}" in mount and "tmpfs-size=4096" in mount for mount in mounts)
     assert f"type=bind,src={box.socket},dst={SOCKET_IN_NODE}" in mounts
     writable = [mount for mount in mounts if mount.startswith("type=bind") and not mount.endswith("readonly")]
-    assert writable == [f"type=bind,src={box.socket},dst={SOCKET_IN_NODE}"]
+    assert writable == [
+        f"type=bind,src={box.socket},dst={SOCKET_IN_NODE}",
+        f"type=bind,src={box.rendezvous},dst={RENDEZVOUS_IN_NODE}",
+    ]
 
 
 def test_a_mount_is_one_line_of_csv() -> None:
@@ -101,10 +104,10 @@ def test_a_holder_has_no_network_at_all() -> None:
     holders = Holders(RUN, ["a"], -1, keeps_model=False)
     arguments = holders.arguments("a")
     assert following(arguments, "--network") == ["none"] and following(arguments, "--hostname") == ["a"]
-    store = f"type=volume,src=longhaul-{RUN}.store,dst={STORE_IN_NODE},volume-nocopy"
+    store = f"type=volume,src=longhaul-{RUN}-a.store,dst={STORE_IN_NODE},volume-nocopy"
     assert following(arguments, "--mount") == [store]
-    (options,) = (o for o in following(holders.volume_arguments(), "--opt") if o.startswith("o="))
-    assert options.endswith("size=16777216")
+    (options,) = (o for o in following(holders.volume_arguments("a"), "--opt") if o.startswith("o="))
+    assert options.endswith("size=16777216,nr_inodes=10000")
 
 
 def test_the_end_by_a_signal_is_told_from_a_status(said: Path, box: DockerContainer) -> None:

@@ -66,6 +66,11 @@ def step(payload_bytes: int) -> Event:
     return {"t_s": 1.0, "event": "step", "payload_bytes": payload_bytes}
 
 
+def met(node: str = "a", training_bytes: int = 0, refused: int = 0) -> Event:
+    counts = {"requests": 5, "put_bytes": training_bytes, "training_bytes": training_bytes, "refused": refused}
+    return {"t_s": 2.0, "event": "rendezvous", "node": node, **counts}
+
+
 END: Event = {"t_s": 2.0, "event": "schedule", "what": "end"}
 GOOD: list[Event] = [
     measurement("idle"),
@@ -123,6 +128,8 @@ def test_a_good_run_is_valid_without_a_reason() -> None:
         ([host(steal_s=0.5)], "invalid", "steal"),
         ([host(late_s=1.5)], "suspect", "1.5 s late"),
         ([step(1000)], "invalid", "traffic went around"),
+        ([met(training_bytes=40_000), met("b", training_bytes=40_000)], "invalid", "80000 bytes at the rendezvous"),
+        ([met(refused=2)], "suspect", "node a: 2 of its requests"),
         ([{"event": "foreign_interface", "t_s": -1.0, "node": "oregon-0", "interface": "eth7"}], "invalid", "eth7"),
         ([{"event": "start", "t_s": 0.2, "rank": 2, "late_s": 0.1}], "suspect", "rank 2 began 100 ms late"),
         ([{"event": "start", "t_s": 1.2, "rank": 2, "late_s": 0.6}], "invalid", "rank 2 began"),

@@ -31,7 +31,7 @@ class Box:
 
 def said(folder: Path, ends: dict[str, tuple[int | None, str]], away: str = "") -> str:
     """The fault of a run of nodes a, b, c, of which each has ended with a status and left its marks."""
-    scripts = Scripts(folder)
+    scripts = Scripts(lambda _: folder)
     dead = {}
     for rank, (node, (code, marks)) in enumerate(ends.items()):
         box: Any = Box(folder, node)
@@ -108,7 +108,7 @@ def test_a_status_is_a_signals_where_the_first_process_says_so(
 
 
 def test_each_end_is_recorded_with_whether_it_joined(tmp_path: Path) -> None:
-    scripts = Scripts(tmp_path)
+    scripts = Scripts(lambda _: tmp_path)
     for rank, (node, code, marks) in enumerate((("a", 0, "joined 1\n"), ("b", None, ""))):
         box: Any = Box(tmp_path, node)
         box.code = code

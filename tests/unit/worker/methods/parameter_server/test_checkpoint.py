@@ -66,5 +66,5 @@ def test_what_is_no_state_is_refused_by_its_name(tmp_path: Path) -> None:
 
 def test_ranks_that_share_no_directory_leave_nothing() -> None:
     comm = cast(Communicator, SimpleNamespace(rendezvous=SimpleNamespace(folder=None)))
-    with pytest.raises(RunError, match="they must meet at a file that all share"):
+    with pytest.raises(RunError, match="rank 0 has no folder that outlives it"):
         checkpoint.place_of(comm)

@@ -1,0 +1,234 @@
+"""Runs in two containers of a run and tries to pass a word from one to the other without the network between them.
+
+`between_nodes.py leave` leaves the word by every class of way and stays; `between_nodes.py take` prints a JSON object:
+way -> what it took, null where there was nothing to take. Further arguments are the only places for files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+WORD = b"longhaul-word-between-nodes"
+PORT = 47_001
+KEY = 0x6C6F6E67
+PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev", "/run", "/run/longhaul", "/run/longhaul/store", ".")
+_CREATE = 0o1000 | 0o666
+_SIZE = 4096
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+held: list[object] = []
+
+
+class _Message(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_long), ("text", ctypes.c_char * 64))
+
+
+def checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def places() -> Iterator[Path]:
+    """Yield every directory that can be written to: those that are known, and all that are mounted."""
+    mounted = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    for name in sys.argv[2:] or dict.fromkeys((*PLACES, *mounted)):
+        if os.path.isdir(name) and not name.startswith("/proc") and os.access(name, os.W_OK):
+            yield Path(name)
+
+
+def leave_files() -> None:
+    for place in places():
+        with contextlib.suppress(OSError):
+            (place / WORD.decode()).write_bytes(WORD)
+
+
+def take_files() -> bytes:
+    return next((place / WORD.decode()).read_bytes() for place in places() if (place / WORD.decode()).exists())
+
+
+def leave_paths() -> None:
+    for place in places():
+        with contextlib.suppress(OSError):
+            _serve(socket.AF_UNIX, str(place / "word.sock"))
+
+
+def take_paths() -> bytes:
+    return next(_called(socket.AF_UNIX, str(path)) for place in places() for path in place.glob("word.sock"))
+
+
+def _serve(family: int, address: object) -> None:
+    server = socket.socket(family)
+    server.bind(address)  # type: ignore[arg-type]
+    server.listen()
+    held.append(server)
+    if os.fork() == 0:
+        while True:
+            connection, _ = server.accept()
+            connection.sendall(WORD)
+            connection.close()
+
+
+def _called(family: int, address: object) -> bytes:
+    with socket.socket(family) as client:
+        client.settimeout(5)
+        client.connect(address)  # type: ignore[arg-type]
+        return client.recv(100)
+
+
+def leave_datagram() -> None:
+    """An address that is taken says something to whoever wants it too."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    server.bind("\0" + WORD.decode() + ".taken")
+    held.append(server)
+
+
+def take_datagram() -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        try:
+            other.bind("\0" + WORD.decode() + ".taken")
+        except OSError:
+            return b"the address is taken"
+    raise OSError
+
+
+def leave_memory() -> None:
+    at = libc.shmat(checked(libc.shmget(KEY, _SIZE, _CREATE)), None, 0)
+    ctypes.memmove(at, WORD, len(WORD))
+
+
+def take_memory() -> bytes:
+    return ctypes.string_at(libc.shmat(checked(libc.shmget(KEY, _SIZE, 0)), None, 0), len(WORD))
+
+
+def leave_queue() -> None:
+    message = _Message(1, WORD)
+    checked(libc.msgsnd(checked(libc.msgget(KEY, _CREATE)), ctypes.byref(message), 64, 0))
+
+
+def take_queue() -> bytes:
+    message = _Message()
+    checked(libc.msgrcv(checked(libc.msgget(KEY, 0)), ctypes.byref(message), 64, 0, 0o4000))
+    return bytes(message.text)
+
+
+def leave_semaphore() -> None:
+    checked(libc.semget(KEY, 1, _CREATE))
+
+
+def take_semaphore() -> bytes:
+    return str(checked(libc.semget(KEY, 1, 0))).encode()
+
+
+def _posix_queue(flags: int) -> int:
+    name = b"/" + WORD
+    return checked(libc.mq_open(name, flags, 0o666, None))
+
+
+def leave_posix_queue() -> None:
+    checked(libc.mq_send(_posix_queue(os.O_CREAT | os.O_RDWR), WORD, len(WORD), 0))
+
+
+def take_posix_queue() -> bytes:
+    text = ctypes.create_string_buffer(8192)
+    size = checked(libc.mq_receive(_posix_queue(os.O_RDWR | os.O_NONBLOCK), text, 8192, None))
+    return text.raw[:size]
+
+
+def leave_name() -> None:
+    checked(libc.prctl(15, WORD[:15], 0, 0, 0))
+
+
+def take_process() -> bytes:
+    """By what another process is called, or by its memory, environment or files."""
+    mine = {os.getpid(), os.getppid()}
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        if int(path.parent.name) not in mine and path.read_bytes().startswith(WORD[:10]):
+            return path.read_bytes()
+    raise OSError
+
+
+def leave_key() -> None:
+    checked(libc.syscall(248, b"user", WORD, WORD, len(WORD), -4))
+
+
+def take_key() -> bytes:
+    return str(checked(libc.syscall(249, b"user", WORD, None, -4))).encode()
+
+
+def leave_host_name() -> None:
+    checked(libc.sethostname(WORD, len(WORD)))
+
+
+def take_host_name() -> bytes:
+    if socket.gethostname() == WORD.decode():
+        return WORD
+    raise OSError
+
+
+def leave_setting() -> None:
+    """One of the namespace of IPC, so that a test on the host changes nothing of the host's."""
+    Path("/proc/sys/kernel/msgmax").write_text(str(PORT))
+
+
+def take_setting() -> bytes:
+    if (found := Path("/proc/sys/kernel/msgmax").read_bytes()).startswith(str(PORT).encode()):
+        return found
+    raise OSError
+
+
+WAYS: dict[str, tuple[Callable[[], None], Callable[[], bytes]]] = {
+    "a file in a place that can be written to": (leave_files, take_files),
+    "a Unix socket by its path": (leave_paths, take_paths),
+    "an abstract Unix socket": (
+        lambda: _serve(socket.AF_UNIX, "\0" + WORD.decode()),
+        lambda: _called(socket.AF_UNIX, "\0" + WORD.decode()),
+    ),
+    "a Unix address that is taken": (leave_datagram, take_datagram),
+    "loopback": (
+        lambda: _serve(socket.AF_INET, ("127.0.0.1", PORT)),
+        lambda: _called(socket.AF_INET, ("127.0.0.1", PORT)),
+    ),
+    "loopback, IPv6": (
+        lambda: _serve(socket.AF_INET6, ("::", PORT + 1)),
+        lambda: _called(socket.AF_INET6, ("::1", PORT + 1)),
+    ),
+    "shared memory of System V": (leave_memory, take_memory),
+    "a message queue of System V": (leave_queue, take_queue),
+    "a semaphore of System V": (leave_semaphore, take_semaphore),
+    "a message queue of POSIX": (leave_posix_queue, take_posix_queue),
+    "another process": (leave_name, take_process),
+    "a key of the kernel": (leave_key, take_key),
+    "the host's name": (leave_host_name, take_host_name),
+    "a setting of the kernel": (leave_setting, take_setting),
+}
+
+
+def main() -> None:
+    if sys.argv[1] == "leave":
+        left = []
+        for way, (leave, _) in WAYS.items():
+            with contextlib.suppress(OSError):
+                leave()
+                left.append(way)
+        print(json.dumps({"left": left, "places": [str(place) for place in places()]}), flush=True)
+        time.sleep(600)
+    took: dict[str, str | None] = {}
+    for way, (_, take) in WAYS.items():
+        try:
+            took[way] = repr(take())
+        except (OSError, StopIteration):
+            took[way] = None
+    print(json.dumps(took), flush=True)
+
+
+if __name__ == "__main__":
+    main()
