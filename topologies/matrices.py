@@ -34,6 +34,8 @@ class Pair:
     rtt_ms: float
     capacity_gbit_s: float | None = None
     flow_gbit_s: float | None = None
+    forward_flow_gbit_s: float | None = None
+    """Flow from the first region to the second where both ways were measured; `flow_gbit_s` is then the way back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,11 @@ class Matrix:
 
     def pair(self, a: str, b: str) -> Pair:
         return self.pairs[a, b] if (a, b) in self.pairs else self.pairs[b, a]
+
+    def flow_gbit_s(self, source: str, target: str) -> float | None:
+        """Return the figure of a single flow in this direction, or the only one there is."""
+        pair = self.pair(source, target)
+        return (pair.forward_flow_gbit_s if (source, target) in self.pairs else None) or pair.flow_gbit_s
 
 
 DTFM = Origin(
@@ -98,7 +105,7 @@ def _square(text: str) -> tuple[tuple[str, ...], dict[tuple[str, str], float]]:
 _DTFM = _rows("""
 oregon     virginia   67  0.79
 oregon     ohio       49  1.10
-oregon     tokyo      96  0.523
+oregon     tokyo      96  0.523 0.861
 oregon     seoul      124 0.46
 oregon     singapore  163 0.341
 oregon     sydney     139 0.36
@@ -111,7 +118,7 @@ virginia   seoul      172 0.500
 virginia   singapore  230 0.364
 virginia   sydney     197 0.383
 virginia   london     76  1.16
-virginia   frankfurt  90  1.02
+virginia   frankfurt  90  1.02  0.521
 virginia   ireland    67  1.05
 ohio       tokyo      130 0.694
 ohio       seoul      159 0.529
@@ -142,7 +149,13 @@ london     frankfurt  14  1.14
 london     ireland    12  1.09
 frankfurt  ireland    24  1.08
 """)
-"""Round trip in ms and Gbit/s. The figure called delay there equals the round trip Skyplane measured between the same
+"""Round trip in ms and Gbit/s; of two pairs both directions are known: from the second region to the first, then back.
+For all others there is one direction, and which one is not known.
+
+The 0.79 Gbit/s between Oregon and Virginia went through a VPN, over 4 threads of 4 sockets each; the same row of the
+authors' log has 1.16 Gbit/s with 32 iperf3 streams through that VPN, and 4.56 by public address.
+
+The figure called delay there equals the round trip Skyplane measured between the same
 regions (67 and 68.3, 223 and 223.2), though DT-FM's own tc scripts added it one way, on each sender."""
 
 _DTFM_REGIONAL = _rows("""
@@ -227,17 +240,17 @@ def _ibm() -> Matrix:
 def _dtfm(regions: tuple[str, ...], rows: dict[tuple[str, str], tuple[float, ...]]) -> Matrix:
     return Matrix(
         regions=regions,
-        pairs={pair: Pair(rtt_ms, rate, rate) for pair, (rtt_ms, rate) in rows.items()},
+        pairs={pair: Pair(rtt_ms, rate, rate, *forward) for pair, (rtt_ms, rate, *forward) in rows.items()},
         origin=DTFM,
-        capacity="the same measurement taken as a link's capacity, as DT-FM's own emulation took it; few flows do not"
-        " fill a link, which carried up to 5 Gbit/s (aws8)",
+        capacity="the same measurement taken as a link's capacity, one direction for both, as DT-FM's own emulation"
+        " took it; few flows do not fill a link, which carried up to 5 Gbit/s (aws8)",
     )
 
 
 MATRICES = {
     "us3": Matrix(
         regions=("virginia", "ohio", "oregon"),
-        pairs={pair: Pair(rtt_ms, 5.0, flow) for pair, (rtt_ms, flow) in _DTFM.items()},
+        pairs={pair: Pair(rtt_ms, 5.0, *flows) for pair, (rtt_ms, *flows) in _DTFM.items()},
         origin=DTFM,
         capacity="assumed: the 5 Gbit/s egress cap of an m5.8xlarge, of which Skyplane's 64 flows (January 2022,"
         " Apache-2.0) received 4.35 from us-west-2 to us-east-1 and 4.47 from us-east-2 to us-west-2",

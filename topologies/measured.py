@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from typing import Annotated, Any, Unpack
 
 from testbed.core.kinds import Choice
 from testbed.core.parameters import Count, Rate
+from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.matrices import MATRICES, Matrix
@@ -75,13 +77,20 @@ def _link(read: Parameters, figures: Matrix, a: str, b: str, cap_bit_s: float | 
     fields: dict[str, Any] = {
         "rate_bit_s": rate_bit_s,
         "rtt_s": rtt_s,
-        "flow_rate_bit_s": pair.flow_gbit_s * 1e9 if pair.flow_gbit_s else None,
         "source": with_impairments(f"{what}: {figures.origin.text}. Capacity: {capacity}", impairments),
         **read.impairments(impairments, rate_bit_s, rtt_s),
     }
     link = symmetric(f"{a}-{b}", a, b, wan=True, **fields)
     read.add(link.forward.faults("topo, WAN links"))
-    return link
+    return dataclasses.replace(
+        link, forward=_with_flow(link.forward, figures, a, b), backward=_with_flow(link.backward, figures, b, a)
+    )
+
+
+def _with_flow(profile: LinkProfile, figures: Matrix, source: str, target: str) -> LinkProfile:
+    """Return the profile of one direction, with what a single flow had in it."""
+    flow_gbit_s = figures.flow_gbit_s(source, target)
+    return dataclasses.replace(profile, flow_rate_bit_s=flow_gbit_s * 1e9 if flow_gbit_s else None)
 
 
 def _capacity(figures: Matrix, measured_gbit_s: float | None, cap_bit_s: float | None) -> tuple[float, str]:

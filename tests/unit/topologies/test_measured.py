@@ -97,6 +97,20 @@ def test_a_rate_of_ones_own_caps_every_link_and_the_source_says_so(matrix: str) 
         assert ("topo.rate" in link.forward.source) == (capacity is None or capacity > 0.5)
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "flow_gbit_s", "back_gbit_s"),
+    [("oregon", "tokyo", 0.861, 0.523), ("virginia", "frankfurt", 0.521, 1.02), ("oregon", "virginia", 0.79, 0.79)],
+)
+def test_directions_that_were_measured_apart_are_kept_apart(
+    source: str, target: str, flow_gbit_s: float, back_gbit_s: float
+) -> None:
+    for regions in ((source, target), (target, source)):
+        (link,) = measured.build(matrix="dtfm-world8", workers=2, regions=regions).wan_links
+        flows = {way[:2]: way[2].flow_rate_bit_s for way in link.directions()}
+        assert flows == {(source, target): flow_gbit_s * 1e9, (target, source): back_gbit_s * 1e9}
+        assert link.forward.rate_bit_s == link.backward.rate_bit_s == back_gbit_s * 1e9
+
+
 def test_what_no_link_here_carries_is_held_and_said() -> None:
     (link,) = built("azure5", "topo.regions=[eastus,westus]").wan_links
     assert link.forward.rate_bit_s == CAP_BIT_S
