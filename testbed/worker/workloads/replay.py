@@ -89,7 +89,8 @@ class Replay(Workload):
             if 0 < layer.numel <= room:
                 chosen.append(layer)
                 room -= layer.numel
-        return ReplayModel(tuple(chosen))
+        smallest = min((layer for layer in self.layers if layer.numel), key=lambda layer: layer.numel)
+        return ReplayModel(tuple(chosen) or (smallest,))
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return Idle(parameters)

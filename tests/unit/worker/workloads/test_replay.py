@@ -3,16 +3,20 @@ from __future__ import annotations
 import copy
 import faulthandler
 import itertools
+import json
 import math
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from testbed.core.models.catalogue import find_model
+from testbed.core.models.model import Layer, Model
+from testbed.core.models.model_file import model_to_json
 from testbed.worker.data.gradient_pool import BAND_NUMEL, BANDS, DENSE, POOL_BYTES, ROW_NUMEL, TEXTURES, gradient_pool
 from testbed.worker.interfaces.workload import parameters_crc32
 from testbed.worker.interfaces.workload_capabilities import Modelled
@@ -121,6 +125,16 @@ def test_a_worker_takes_the_memory_of_its_buckets_alone() -> None:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         taken = process.submit(_taken_by_two_steps).result(100)
     assert 4 <= taken < 1.2 * 4  # a copy of parameters or gradients would double it
+
+
+def test_warming_up_takes_the_smallest_of_layers_that_are_all_large(tmp_path: Path) -> None:
+    shapes = {"large": (WARM_UP_NUMEL, 3), "larger": (WARM_UP_NUMEL, 4)}
+    layers = tuple(Layer(name, (shape,), 1.0) for name, shape in shapes.items())
+    table = tmp_path / "large.json"
+    table.write_text(json.dumps(model_to_json(Model("large", layers, 7 * WARM_UP_NUMEL, None, "a sample", "a test"))))
+    replay = Replay(model=str(table))
+    (parameter,) = replay.warm_up_model(replay.model(0)).parameters()
+    assert parameter.shape == shapes["large"]
 
 
 def test_warming_up_takes_little_memory_and_another_model() -> None:
