@@ -1,4 +1,4 @@
-"""Gloo's all-reduce, emulated where a cluster was really measured: one replayed bucket of the published size.
+"""All-reduces, emulated where a cluster was really measured: one replayed bucket of the published size.
 
 Frames here carry 1,448 bytes of payload, 8,949 on the cluster; links are faster by what that costs. TCP is Reno:
 CUBIC, which the cluster has, grows by seconds of the wall and bears no dilation.
@@ -26,7 +26,11 @@ from testbed.orchestrator.machine.clone import RUNS_ROOT
 TABLE_WITHOUT_POINTS = True
 """Predictions stand on the page whether anything was emulated or not."""
 NODES = (4, 8)
+COLLECTIVES = {"gloo": "gloo", "nccl": "nccl_ring"}
+"""Collective that stands for each library: gloo itself, and a ring over sockets that sends as NCCL does."""
 _STEPS, _STEP_S = 4, 0.01
+_QUEUE = "64 MB"
+"""Drops nothing, as the queues of the clusters did not."""
 _CARRIED_BIT_S = 2e9
 """All uplinks together, which decides on how much slower a network is emulated: two cores carry as much."""
 _BESIDE_S = 30
@@ -35,7 +39,8 @@ _BESIDE_S = 30
 
 def points(*, quick: bool) -> list[Point]:
     asked = [
-        {"library": "gloo", "nodes": nodes, "link": link, "size_mib": size_mib}
+        {"library": library, "nodes": nodes, "link": link, "size_mib": size_mib}
+        for library in COLLECTIVES
         for nodes in NODES
         for link in SHAPED
         for size_mib in SIZES_MIB
@@ -67,14 +72,20 @@ def table(size_mib: int) -> Model:
     return Model(f"all-reduce-{size_mib}", layers, parameters, None, "a sample", "experiments/benchmarks/truth")
 
 
-def overrides(nodes: int, link: str, model: Path) -> tuple[str, ...]:
+def overrides(library: str, nodes: int, link: str, model: Path) -> tuple[str, ...]:
     """The arguments of a point's run."""
     cluster = aws(nodes, link)
     rate_bit_s = cluster.rate_bit_s * WIRE_RATIO / cluster.wire_ratio
     return (
         *("topo=star", f"workers={nodes}", f"topo.rate='{rate_bit_s / 1e6:.3f} Mbit/s'", "topo.lan_rate='10 Gbit/s'"),
-        *(f"topo.rtt='{1e3 * cluster.round_trip_s / 2:g} ms'", "tcp=reno", f"dilation={dilation(nodes, link)}"),
+        *(
+            f"topo.rtt='{1e3 * cluster.round_trip_s / 2:g} ms'",
+            f"topo.queue='{_QUEUE}'",
+            "tcp=reno",
+            f"dilation={dilation(nodes, link)}",
+        ),
         *("workload=replay", f"workload.model={model}", "strategy=ddp", "strategy.fusion=one", "compressor=none"),
+        f"strategy.collective={COLLECTIVES[library]}",
         *("device=paced", f"device.step_s={_STEP_S}", f"steps={_STEPS}", "evaluate_every=1000"),
     )
 
@@ -84,7 +95,7 @@ def measure(library: str, nodes: int, link: str, size_mib: int) -> dict[str, Any
         model = Path(folder) / f"all-reduce-{size_mib}.json"
         write_json(model, model_to_json(table(size_mib)))
         limit_s = 4 * _seconds(library, nodes, link, size_mib)
-        run = perform(overrides(nodes, link, model), limit_s=limit_s, runs=RUNS_ROOT)
+        run = perform(overrides(library, nodes, link, model), limit_s=limit_s, runs=RUNS_ROOT)
     return {
         "run_id": run.summary["run_id"],
         "hash": run.spec["hash"],

@@ -42,13 +42,14 @@ def test_exchanges_behind_tbf_are_predicted_as_the_page_says() -> None:
     assert all(training.ddp(link, with_buffers=False).error < -0.24 for link in LINKS)
 
 
-def test_points_are_the_shaped_all_reduces_of_gloo_and_can_be_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", WORST)
+def test_points_are_the_shaped_all_reduces_and_can_be_run(library: str, tmp_path: Path) -> None:
     points = measure.points(quick=False)
-    assert len({point.key for point in points}) == len(points) == 12
+    assert len({point.key for point in points}) == len(points) == 24
     model = tmp_path / "tensor-128.json"
     write_json(model, model_to_json(measure.table(128)))
     assert not list(model_faults(model_to_json(measure.table(128)))) and 4 * measure.table(128).parameters == 128 * MIB
-    found = resolve(measure.overrides(8, "1ms 5G", model))
+    found = resolve(measure.overrides(library, 8, "1ms 5G", model))
     assert not found.faults
     assert found.spec.topology.farthest_rtt_s == pytest.approx(0.002, rel=0.1)
 
