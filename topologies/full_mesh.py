@@ -6,8 +6,8 @@ from typing import Unpack
 
 from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, LanQueue, Name, Names, Parameters
-from topologies.parts import ASSUMED, LAN_RATE, alike, assemble, every_pair
+from topologies.parameters import Cap, Impairments, LanQueue, Name, Names, Parameters
+from topologies.parts import ASSUMED, LAN_RATE, Card, alike, assemble, every_pair
 
 
 def build(
@@ -19,6 +19,7 @@ def build(
     rtt: Duration = "80 ms",
     lan_rate: Rate = LAN_RATE,
     lan_queue: LanQueue = "",
+    flow_cap: Cap = "",
     source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
@@ -30,14 +31,13 @@ def build(
         rtt: Round trip of each WAN link.
         lan_rate: Rate of every worker's access link, each way.
         lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
+        flow_cap: Most that one TCP connection of a worker carries, as clouds cap them; empty: whatever its links do.
         source: Source of the figures.
 
     Raises:
         InputError: A parameter is wrong; every error at once.
     """
-    read = Parameters()
+    read, card = Parameters(), Card(lan_queue=lan_queue, flow_cap=flow_cap)
     wan = read.wan(rate, rtt, source, impairments)
     places = read.regions(regions)
-    return assemble(
-        read, name, read.placed(workers, places), alike(every_pair(places), wan), lan_rate, lan_queue=lan_queue
-    )
+    return assemble(read, name, read.placed(workers, places), alike(every_pair(places), wan), lan_rate, **card)

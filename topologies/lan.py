@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.core.parameters import Count, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import LanQueue, Name, Parameters
+from topologies.parameters import Cap, LanQueue, Name, Parameters
 from topologies.parts import LAN_RATE, assemble
 
 
@@ -15,6 +15,7 @@ def build(
     region: Name = "local",
     lan_rate: Rate = LAN_RATE,
     lan_queue: LanQueue = "",
+    flow_cap: Cap = "",
 ) -> Topology:
     """Return one region with an access link for each worker: the baseline without a WAN.
 
@@ -22,9 +23,10 @@ def build(
         region: Name of the region.
         lan_rate: Rate of every worker's access link, each way.
         lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
+        flow_cap: Most that one TCP connection of a worker carries, as clouds cap them; empty: whatever its links do.
 
     Raises:
         InputError: A parameter is wrong; every error at once.
     """
     read = Parameters(*([f"workers={workers}: must be at least 1"] if workers < 1 else []))
-    return assemble(read, name, {region: workers}, (), lan_rate, lan_queue=lan_queue)
+    return assemble(read, name, {region: workers}, (), lan_rate, lan_queue=lan_queue, flow_cap=flow_cap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, TypedDict
 
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
@@ -15,6 +15,13 @@ from topologies.parameters import Parameters
 ASSUMED = "assumed: round figures, made up as an example"
 LAN_RATE = "2.5 Gbit/s"
 """Default rate of access links, which two cores can carry."""
+
+
+class Card(TypedDict):
+    """Properties of the workers' own network cards, apart from their rate; empty: as any card has."""
+
+    lan_queue: str | dict[str, str]
+    flow_cap: str
 
 
 def nodes_in(workers: Mapping[str, int]) -> tuple[Node, ...]:
@@ -56,6 +63,7 @@ def assemble(
     lan_rate: str,
     transit: Iterable[str] = (),
     lan_queue: str | dict[str, str] = "",
+    flow_cap: str = "",
 ) -> Topology:
     """Return the topology, if `read` has found no error.
 
@@ -63,12 +71,15 @@ def assemble(
         workers: Number of workers of each region that has any.
         transit: Regions that only pass packets on.
         lan_queue: Queue of each worker's own network card; empty: the shaper's.
+        flow_cap: Most that one TCP connection of a worker carries; empty: whatever its links do.
 
     Raises:
         InputError: A parameter is wrong; every error at once.
     """
     lan_rate_bit_s = read.lan_rate(lan_rate)
-    card = read.queue("topo.lan_queue", lan_queue, lan_rate_bit_s, 0.0) if lan_queue else None
+    card: dict[str, Any] = dict(read.queue("topo.lan_queue", lan_queue, lan_rate_bit_s, 0.0)) if lan_queue else {}
+    if flow_cap:
+        card["flow_cap_bit_s"] = read.rate("topo.flow_cap", flow_cap)
     read.raise_faults()
     nodes = nodes_in(workers)
     return Topology(

@@ -6,8 +6,8 @@ from typing import Unpack
 
 from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
-from topologies.parameters import Impairments, LanQueue, Name, Names, Parameters
-from topologies.parts import ASSUMED, LAN_RATE, alike, assemble
+from topologies.parameters import Cap, Impairments, LanQueue, Name, Names, Parameters
+from topologies.parts import ASSUMED, LAN_RATE, Card, alike, assemble
 
 
 def build(
@@ -20,6 +20,7 @@ def build(
     rtt: Duration = "40 ms",
     lan_rate: Rate = LAN_RATE,
     lan_queue: LanQueue = "",
+    flow_cap: Cap = "",
     source: Name = ASSUMED,
     **impairments: Unpack[Impairments],
 ) -> Topology:
@@ -35,17 +36,16 @@ def build(
         rtt: Round trip of each uplink; two sites are twice that apart.
         lan_rate: Rate of every worker's access link, each way.
         lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
+        flow_cap: Most that one TCP connection of a worker carries, as clouds cap them; empty: whatever its links do.
         source: Source of the figures.
 
     Raises:
         InputError: A parameter is wrong; every error at once.
     """
-    read = Parameters()
+    read, card = Parameters(), Card(lan_queue=lan_queue, flow_cap=flow_cap)
     wan = read.wan(rate, rtt, source, impairments)
     places = read.regions(regions) if regions else tuple(f"site-{index}" for index in range(max(workers, 1)))
     if centre in places:
         read.add([f"topo.centre={centre}: is one of topo.regions too; the centre has no workers"])
     pairs = [(place, centre) for place in places]
-    return assemble(
-        read, name, read.placed(workers, places), alike(pairs, wan), lan_rate, transit=(centre,), lan_queue=lan_queue
-    )
+    return assemble(read, name, read.placed(workers, places), alike(pairs, wan), lan_rate, transit=(centre,), **card)

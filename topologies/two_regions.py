@@ -7,8 +7,8 @@ from typing import Unpack
 from testbed.core.parameters import Count, Duration, Rate
 from testbed.core.spec.topology import Topology
 from topologies.matrices import DTFM
-from topologies.parameters import Impairments, LanQueue, Name, Names, Parameters
-from topologies.parts import LAN_RATE, alike, assemble
+from topologies.parameters import Cap, Impairments, LanQueue, Name, Names, Parameters
+from topologies.parts import LAN_RATE, Card, alike, assemble
 
 SOURCE = (
     f"RTT of Oregon-Virginia: {DTFM.text}; confirmed by Skyplane's 68.3 ms of early 2022 (us-west-2 - us-east-1)."
@@ -25,6 +25,7 @@ def build(
     rtt: Duration = "67 ms",
     lan_rate: Rate = LAN_RATE,
     lan_queue: LanQueue = "",
+    flow_cap: Cap = "",
     source: Name = SOURCE,
     **impairments: Unpack[Impairments],
 ) -> Topology:
@@ -36,6 +37,7 @@ def build(
         rtt: Round trip of the WAN link.
         lan_rate: Rate of every worker's access link, each way.
         lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
+        flow_cap: Most that one TCP connection of a worker carries, as clouds cap them; empty: whatever its links do.
         source: Source of the figures.
 
     Raises:
@@ -44,7 +46,7 @@ def build(
     >>> build(workers=4).wan_links[0].forward.delay_s
     0.0335
     """
-    read = Parameters()
+    read, card = Parameters(), Card(lan_queue=lan_queue, flow_cap=flow_cap)
     wan = read.wan(rate, rtt, source, impairments)
     if len(regions) != 2 or len(set(regions)) != 2:
         read.add([f"topo.regions={list(regions)}: this topology has exactly two different regions"])
@@ -52,4 +54,4 @@ def build(
         read.lan_rate(lan_rate)
         read.raise_faults()
     a, b = regions
-    return assemble(read, name, read.placed(workers, (a, b)), alike([(a, b)], wan), lan_rate, lan_queue=lan_queue)
+    return assemble(read, name, read.placed(workers, (a, b)), alike([(a, b)], wan), lan_rate, **card)

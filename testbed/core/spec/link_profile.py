@@ -65,6 +65,8 @@ class LinkProfile:
     flow_rate_bit_s: float | None = None
     """What a single TCP flow reached where the numbers were taken. It tells of the windows of those hosts, not of the
     link, so it limits nothing here; `tcp=stock` shows such windows."""
+    flow_cap_bit_s: float | None = None
+    """Most that one TCP connection carries of what leaves here, headers included; of a worker's own card alone."""
     source: str
     """Where the numbers come from, with a date, or "assumed: why"."""
 
@@ -90,9 +92,10 @@ class LinkProfile:
 
     def dilated(self, k: float) -> LinkProfile:
         """The same direction k times slower; bytes in flight, queue and losses stay."""
-        flow = self.flow_rate_bit_s
+        flow, cap = self.flow_rate_bit_s, self.flow_cap_bit_s
         return dataclasses.replace(
             self,
+            flow_cap_bit_s=None if cap is None else cap / k,
             rate_bit_s=self.rate_bit_s / k,
             delay_s=self.delay_s * k,
             jitter_s=self.jitter_s * k,
@@ -119,6 +122,9 @@ class LinkProfile:
             yield f"{where}: reordering needs a delay that the overtaking packets are spared"
         if self.limit_bytes < 0:
             yield f"{where}: queue limit must not be negative, found {self.limit_bytes}"
+        if self.flow_cap_bit_s is not None and not MIN_RATE_BIT_S <= self.flow_cap_bit_s <= MAX_RATE_BIT_S:
+            known = f"from {MIN_RATE_BIT_S:g} to {MAX_RATE_BIT_S:g}"
+            yield f"{where}: cap of a TCP flow must be {known} bit/s, found {self.flow_cap_bit_s:g}"
         if self.burst_bytes and not MIN_BURST_BYTES <= self.burst_bytes <= MAX_BURST_BYTES:
             known = f"from {MIN_BURST_BYTES} to {MAX_BURST_BYTES} bytes"
             yield f"{where}: burst of the queue must be {known}, found {self.burst_bytes}"

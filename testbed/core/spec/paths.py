@@ -135,13 +135,20 @@ def longest_s(
     """Of `messages`: latency, and what their busiest link needs for the `load` of bytes that share it."""
 
     def takes_s(path: Path, size: float) -> float:
-        return hosts.message_s + delay_s(path) + hosts.leaving_s(path, size, rounds, _carrying_s(path, load))
+        carrying_s = max(_carrying_s(path, load), _capped_s(path, size))
+        return hosts.message_s + delay_s(path) + hosts.leaving_s(path, size, rounds, carrying_s)
 
     return max((takes_s(path, size) for path, size in set(messages)), default=0.0)
 
 
 def delay_s(path: Path) -> float:
     return sum(link.profile.delay_s for link in path)
+
+
+def _capped_s(path: Path, size: float) -> float:
+    """Return what one connection needs for `size` bytes by its cap, if it has one."""
+    caps_bit_s = [link.profile.flow_cap_bit_s for link in path if link.profile.flow_cap_bit_s is not None]
+    return 8 * WIRE_RATIO * size / min(caps_bit_s) if caps_bit_s else 0.0
 
 
 def _carrying_s(path: Path, load: Mapping[DirectedLink, float]) -> float:

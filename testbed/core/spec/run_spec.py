@@ -182,6 +182,7 @@ class RunSpec:
         if not 0 <= self.seed < 2**31:
             yield f"seed={self.seed}: must be from 0 to below 2**31"
         yield from self._dilation_faults()
+        yield from self._cap_faults()
         if not self.scale >= 1:
             yield f"scale={self.scale}: must be at least 1"
         if not self.timeout_s > 0:
@@ -225,6 +226,10 @@ class RunSpec:
                     f"dilation={self.dilation:g}: the longest round trip would take {rtt_s:.3g} s of wall time; it may"
                     f" take {MAX_DILATED_RTT_S:g} s, since some of TCP's times do not stretch"
                 )
+
+    def _cap_faults(self) -> Iterator[str]:
+        if self.topology.flow_cap_bit_s is not None and self.tcp == "reno":
+            yield "topo.flow_cap: tcp=reno cannot cap a flow; use tcp=tuned, bbr or stock"
 
     def _docker_faults(self) -> Iterator[str]:
         if self.program == "hand":

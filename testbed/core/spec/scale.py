@@ -43,10 +43,11 @@ def _scaled_link(link: Link, scale: float) -> Link:
 
 
 def _scaled_profile(profile: LinkProfile, scale: float) -> LinkProfile:
-    flow = profile.flow_rate_bit_s
+    flow, cap = profile.flow_rate_bit_s, profile.flow_cap_bit_s
     return dataclasses.replace(
         profile,
         rate_bit_s=profile.rate_bit_s / scale,
+        flow_cap_bit_s=None if cap is None else cap / scale,
         limit_bytes=math.ceil(profile.limit_bytes / scale),  # 0 stays 0: one bandwidth-delay product
         burst_bytes=profile.burst_bytes and max(MIN_BURST_BYTES, math.ceil(profile.burst_bytes / scale)),
         flow_rate_bit_s=None if flow is None else flow / scale,

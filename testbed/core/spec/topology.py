@@ -151,6 +151,11 @@ class Topology:
         return tuple(link for link in self.links if link.wan)
 
     @property
+    def flow_cap_bit_s(self) -> float | None:
+        """Most that one TCP connection of a worker carries, the same for all; None: whatever its links do."""
+        return next((link.forward.flow_cap_bit_s for link in self.access_links), None)
+
+    @property
     def access_links(self) -> tuple[Link, ...]:
         return tuple(link for link in self.links if not link.wan)
 
@@ -163,8 +168,9 @@ class Topology:
         """Return it as data, without what records had not before it could be asked for."""
         data = dataclasses.asdict(self)
         for profile in (link[way] for link in data["links"] for way in ("forward", "backward")):
-            if not profile["burst_bytes"]:
-                del profile["burst_bytes"]
+            for field in ("burst_bytes", "flow_cap_bit_s"):
+                if not profile[field]:
+                    del profile[field]
         return data
 
     @classmethod

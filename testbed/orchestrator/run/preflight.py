@@ -80,6 +80,7 @@ def run_checks(
     tcp: str = "tuned",
     rtt_s: float = 0.0,
     dilation: float = 1.0,
+    is_capped: bool = False,
     shaper: str = "auto",
     program: str = "training",
     runtime: str | None = "runc",
@@ -92,6 +93,7 @@ def run_checks(
         metrics_port: None leaves the port out.
         rtt_s: Longest round trip of the network, in emulated seconds.
         dilation: As it is asked; one that is to be chosen is 1.
+        is_capped: True if TCP flows have a cap of their own.
         program: what runs in the nodes, as of `RunSpec`.
         runtime: of the nodes, likewise; None asks for all of them, and needs the default one.
     """
@@ -110,7 +112,7 @@ def run_checks(
         checks.namespaces(features),
         checks.delay_shaper(features, shaper),
         checks.congestion_control(CONGESTION_CONTROL[tcp], features),
-        *tcp_of_slowed_runs(CONGESTION_CONTROL[tcp], rtt_s, dilation),
+        *tcp_of_slowed_runs(CONGESTION_CONTROL[tcp], rtt_s, dilation, is_capped),
         checks.clone_is_readable(CLONE),
         *([own_sys(features)] if rights.rootless else [checks.cgroups(), checks.overlay(features)]),
         checks.disk(runs_root),
@@ -124,8 +126,8 @@ def run_checks(
     ]
 
 
-def tcp_of_slowed_runs(base: str, rtt_s: float, dilation: float) -> list[Check]:
-    """Tell whether a congestion control's times stretch with a run (docs/decisions/0059, 0066); some have none."""
+def tcp_of_slowed_runs(base: str, rtt_s: float, dilation: float, is_capped: bool) -> list[Check]:
+    """Tell whether a congestion control's times stretch with a run, and whether it can cap flows (0059, 0066)."""
     if base not in slowed_tcp.BASES:
         return []
     if base == "bbr":
@@ -134,6 +136,8 @@ def tcp_of_slowed_runs(base: str, rtt_s: float, dilation: float) -> list[Check]:
     else:
         needed, bears = dilation > MAX_CUBIC_DILATION, f"a dilation of {MAX_CUBIC_DILATION:g}"
         asked = f"this one has {dilation:g}"
+    if is_capped:
+        needed, bears, asked = True, "no topo.flow_cap", "this one has it"
     lack = slowed_tcp.lack(base)
     meaning = f"without it a slowed run bears {bears}" + (f", and {asked}" if needed else "")
     cure = "make setup on Linux 6.10 or newer, as root; or a smaller dilation; or tcp=reno"
@@ -169,6 +173,7 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
             tcp=spec.tcp,
             rtt_s=spec.outermost_topology.farthest_rtt_s,
             dilation=spec.dilation,
+            is_capped=spec.topology.flow_cap_bit_s is not None,
             shaper=spec.shaper,
             program=spec.program,
             runtime=spec.runtime,

@@ -153,6 +153,7 @@ def machine_checks(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT
     if (spec := resolved.stand_in) is not None:
         known["program"], known["rtt_s"] = spec.program, spec.outermost_topology.farthest_rtt_s
         known["dilation"] = 1.0 if spec.auto_dilation else spec.dilation
+        known["is_capped"] = spec.topology.flow_cap_bit_s is not None
     return preflight.run_checks(**known, runs_root=runs_root, rights=rights)
 
 

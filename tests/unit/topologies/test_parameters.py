@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.core.costs import collective
+from testbed.core.errors import InputError
+from testbed.core.spec.scale import scaled_topology
 from testbed.core.spec.topology import Topology
 from topologies import star
 from topologies.parameters import PACKET_BYTES, Parameters, parse_queue, parse_queue_bytes
@@ -83,3 +88,25 @@ def test_a_topology_without_a_burst_is_recorded_as_before_there_was_one() -> Non
     assert "burst_bytes" not in plain.to_json()["links"][0]["forward"]
     for topology in (plain, queued):
         assert Topology.from_json(topology.to_json()) == topology
+
+
+def test_a_cap_of_flows_is_every_workers_and_slows_with_the_network() -> None:
+    topology = star.build(flow_cap="5 Gbit/s")
+    assert topology.flow_cap_bit_s == 5e9 and topology.dilated(4).flow_cap_bit_s == 1.25e9
+    assert scaled_topology(topology, 10).flow_cap_bit_s == 5e8
+    assert star.build().flow_cap_bit_s is None
+    assert "flow_cap_bit_s" not in star.build().to_json()["links"][-1]["forward"]
+    assert Topology.from_json(topology.to_json()) == topology
+    with pytest.raises(InputError, match=r"topo\.flow_cap"):
+        star.build(flow_cap="fast")
+
+
+def test_a_message_takes_as_long_as_its_cap_asks_and_two_share_nothing() -> None:
+    fast: dict[str, Any] = {"rate": "10 Gbit/s", "rtt": "1 ms", "lan_rate": "10 Gbit/s"}
+    capped, free = star.build(**fast, flow_cap="5 Gbit/s"), star.build(**fast)
+    one, other = (collective.seconds("gloo", "all_reduce", 268e6, topology) for topology in (capped, free))
+    assert one == pytest.approx(2 * other, rel=0.03)
+    slow = star.build(rate="1 Gbit/s", rtt="1 ms", flow_cap="5 Gbit/s")
+    assert collective.seconds("gloo", "all_reduce", 1e7, slow) == collective.seconds(
+        "gloo", "all_reduce", 1e7, star.build(rate="1 Gbit/s", rtt="1 ms")
+    )

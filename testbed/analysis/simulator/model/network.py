@@ -132,10 +132,15 @@ class Network:
     @functools.cached_property
     def cluster(self) -> Cluster:
         """The ring as a closed form takes it: the rate of its slowest hop, and the mean of its hops' round trips."""
-        hops = self.hops(1)
+        hops = self._ring(1, is_capped=False)
         second_bit = float(hops.second_byte.max()) * self.constants.goodput / WIRE_RATIO / 8
         round_trip_s = float((hops.delay_s + hops.back_s).mean())
-        return Cluster(nodes=self.size, rate_bit_s=1 / second_bit if second_bit else np.inf, round_trip_s=round_trip_s)
+        return Cluster(
+            nodes=self.size,
+            rate_bit_s=1 / second_bit if second_bit else np.inf,
+            round_trip_s=round_trip_s,
+            flow_cap_bit_s=self.topology.flow_cap_bit_s or np.inf,
+        )
 
     @property
     def has_hops_alike(self) -> bool:
@@ -208,12 +213,17 @@ class Network:
         waits_s: Times = np.where(is_before, self._left_s[:, links] - now_s, 0.0).max(axis=0, initial=0.0)
         return waits_s
 
-    def _ring(self, towards: int) -> Hops:
+    def _ring(self, towards: int, *, is_capped: bool = True) -> Hops:
+        """Return the hops of a ring.
+
+        Args:
+            is_capped: True if each hop is one connection, which has the cap of one.
+        """
         ranks = range(self.size)
         there = [self.paths.between(rank, (rank + towards) % self.size) for rank in ranks]
         back = [self.paths.between((rank + towards) % self.size, rank) for rank in ranks]
         load = Counter(link for path in there for link in path)
-        slowest = [self._slowest(path, load) for path in there]
+        slowest = [self._slowest(path, load, is_capped=is_capped) for path in there]
         return Hops(
             towards,
             np.array([delay_s(path) for path in there]),
@@ -223,11 +233,21 @@ class Network:
             np.array([self._slowest(path, Counter(path))[1] for path in back], dtype=np.intp),
         )
 
-    def _slowest(self, path: Path | Sequence[DirectedLink], load: Mapping[DirectedLink, float]) -> tuple[float, int]:
+    def _slowest(
+        self, path: Path | Sequence[DirectedLink], load: Mapping[DirectedLink, float], *, is_capped: bool = True
+    ) -> tuple[float, int]:
         """Seconds a byte, and the link's index."""
         if not path:
             return 0.0, len(self._index)
-        return max((load[link] * self._second_byte(link), self._index[link]) for link in path)
+        return max(
+            (max(load[link] * self._second_byte(link), self._capped(link) if is_capped else 0.0), self._index[link])
+            for link in path
+        )
+
+    def _capped(self, link: DirectedLink) -> float:
+        """Return the seconds of a byte of one connection by its cap, if it has one."""
+        cap_bit_s = link.profile.flow_cap_bit_s
+        return 8 * WIRE_RATIO / (self.constants.goodput * cap_bit_s) if cap_bit_s else 0.0
 
     def _second_byte(self, link: DirectedLink) -> float:
         return 8 * WIRE_RATIO / (self.constants.goodput * link.profile.rate_bit_s)

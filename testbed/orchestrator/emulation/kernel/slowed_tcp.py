@@ -16,6 +16,7 @@ import subprocess
 from pathlib import Path
 
 from testbed.core.errors import MachineError
+from testbed.core.spec.paths import WIRE_RATIO
 
 BASES = ("bbr", "cubic")
 """Congestion controls of the kernel that can be had so."""
@@ -36,14 +37,16 @@ class SlowedTcp:
     Args:
         base: One of `BASES`.
         dilation: Emulated seconds are so many times as long as the wall's.
+        cap_bit_s: Most that one connection carries, in emulated time, headers included; None: no cap.
 
     Raises:
         MachineError: this machine cannot build it, or this kernel does not take it.
     """
 
-    def __init__(self, base: str, dilation: float = 1.0) -> None:
+    def __init__(self, base: str, dilation: float = 1.0, cap_bit_s: float | None = None) -> None:
         self.name = _named(base, secrets.token_hex(_NAME_CHARACTERS))
         """As the kernel knows it: each run's own, since the whole machine has one list."""
+        self._cap_bit_s = cap_bit_s
         self._object = _Object(_built(base).replace(_place(base).encode(), self.name.encode()))
         try:
             self._link = self._object.register(b"slowed")
@@ -53,8 +56,10 @@ class SlowedTcp:
             raise
 
     def set_dilation(self, dilation: float) -> None:
-        """Stretch the times of all its connections, those that are open too."""
-        self._object.write(b".data", struct.pack("<II", round(1000 * dilation), _NO_CAP))
+        """Stretch the times of all its connections, those that are open too, and their cap."""
+        cap_bit_s = self._cap_bit_s
+        cap_byte_s = _NO_CAP if cap_bit_s is None else round(cap_bit_s / dilation / 8 / WIRE_RATIO)
+        self._object.write(b".data", struct.pack("<II", round(1000 * dilation), cap_byte_s))
 
     def __enter__(self) -> SlowedTcp:
         return self

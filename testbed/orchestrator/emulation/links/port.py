@@ -108,6 +108,8 @@ class Port:
             "reorder_ratio": self.profile.reorder_ratio,
             "flow_rate_bit_s": self.profile.flow_rate_bit_s,
         }
+        if self.profile.flow_cap_bit_s is not None:
+            asked["flow_cap_bit_s"] = self.profile.flow_cap_bit_s
         found = self.found
         return {
             "name": self.link.name,

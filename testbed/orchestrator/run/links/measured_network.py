@@ -64,7 +64,8 @@ class MeasuredNetwork:
         with ExitStack() as stack:
             base = self.network.tcp.congestion_control
             if base in slowed_tcp.BASES and slowed_tcp.lack(base) is None:
-                self._slowed_tcp = stack.enter_context(SlowedTcp(base, self.dilation))
+                cap_bit_s = self._spec.topology.flow_cap_bit_s
+                self._slowed_tcp = stack.enter_context(SlowedTcp(base, self.dilation, cap_bit_s))
                 self.network.tcp = dataclasses.replace(self.network.tcp, registered=self._slowed_tcp.name)
             stack.enter_context(self.network)
             stack.push(lambda *_: self._probing.close())

@@ -81,6 +81,12 @@ def test_a_dilation_that_tcp_would_not_bear_is_refused(overrides: list[str], wor
     assert any(word in fault for fault in faults("topo=wan1g", *overrides))
 
 
+def test_a_cap_of_flows_needs_a_congestion_control_that_paces() -> None:
+    asked = ["topo=star", "topo.flow_cap=5 Gbit/s"]
+    assert any("topo.flow_cap: tcp=reno" in fault for fault in faults(*asked, "tcp=reno"))
+    assert resolve([*asked, "tcp=stock"]).spec.topology.flow_cap_bit_s == 5e9
+
+
 def test_a_dilation_that_tcp_bears_is_taken() -> None:
     assert resolve(["topo=wan1g", "dilation=8"]).spec.dilation == 8
     assert resolve(["topo=wan1g", "dilation=2", "tcp=stock"]).spec.dilation == 2

@@ -33,6 +33,17 @@ def test_not_root_says_how_to_become_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert any(line.startswith("root: not root (user id 1000)") and "run with sudo" in line for line in lines())
 
 
+@pytest.mark.parametrize(("tcp", "name"), [("tuned", "slowed BBR"), ("stock", "slowed CUBIC")])
+def test_times_of_tcp_that_do_not_stretch_are_lacking_where_a_run_asks_for_more(tcp: str, name: str) -> None:
+    def told(**wanted: object) -> list[str]:
+        return [line for line in lines(tcp=tcp, **wanted) if line.startswith(name)]
+
+    assert not told(dilation=2.0, rtt_s=0.067)
+    for asked in ({"dilation": 10.0, "rtt_s": 0.067}, {"is_capped": True}):
+        (line,) = told(**asked)
+        assert "unit tests try nothing" in line and "tcp=reno" in line
+
+
 def test_a_missing_mininet_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mininet", None)
     (line,) = (line for line in lines() if line.startswith("Mininet"))
