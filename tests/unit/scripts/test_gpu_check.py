@@ -77,5 +77,5 @@ def test_a_command_ends_at_its_limit() -> None:
 def test_the_kit_has_a_pin_for_all_that_it_wants_and_leaves_torch_to_the_machine() -> None:
     locked, wanted = kit.pins(), kit.wanted()
     assert set(wanted) <= set(locked)
-    assert {"hydra-core", "pyroute2", "netfilterqueue", "pysz", "pyyaml"} <= set(wanted)
+    assert {"hydra-core", "pyroute2", "netfilterqueue", "pysz", "pyyaml", "duckdb", "matplotlib"} <= set(wanted)
     assert not {"torch", "numpy", "ray", "optuna"} & set(wanted)
