@@ -63,6 +63,8 @@ def append_samples(run: RunDir, target: BinaryIO, scratch: Path) -> tuple[int, l
         pass  # of another form, so from the events
     if record.spec is None:
         raise ValueError("; ".join(record.faults) or f"there is no {run.spec.name}")
+    if record.time_fault is not None:
+        raise ValueError(record.time_fault)
     series = series_of(record)
     with scratch.open("w", encoding="utf-8", newline="\n") as file:
         write_openmetrics(record, series, file, start_unix_s=EPOCH_S)

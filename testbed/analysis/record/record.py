@@ -64,13 +64,25 @@ class Record:
     """One line for each file that is there and cannot be read."""
 
     @functools.cached_property
+    def _timed(self) -> tuple[list[dict[str, Any]], int]:
+        """Events in order of `t_s`, and how many have a time that cannot be."""
+        try:
+            found = [event for event in self.run.read_events() if "t_s" in event]
+        except (OSError, ValueError):
+            return [], 0
+        timed = [event for event in found if is_time(event["t_s"])]
+        return sorted(timed, key=lambda event: event["t_s"]), len(found) - len(timed)
+
+    @property
     def events(self) -> list[dict[str, Any]]:
         """In order of `t_s`. Read when first asked for: a table over hundreds of runs does without."""
-        try:
-            timed = [event for event in self.run.read_events() if is_time(event.get("t_s"))]
-        except (OSError, ValueError):
-            return []
-        return sorted(timed, key=lambda event: event["t_s"])
+        return self._timed[0]
+
+    @property
+    def time_fault(self) -> str | None:
+        """Line on events that are left out since they have a time that cannot be; None if there are none."""
+        count = self._timed[1]
+        return f"events.jsonl: {count} events have a time that cannot be; left out" if count else None
 
     @property
     def run_id(self) -> str:

@@ -60,6 +60,8 @@ def series_of(record: Record) -> Series:
             points[t_ms] = float(value)
     _add_constants(record, series)
     _add_end(record, series)
+    if record.time_fault is not None:
+        series.faults.append(record.time_fault)
     if broken:
         series.faults.append(f"events.jsonl: {broken} events lack a field or hold a value of the wrong type; left out")
     return series

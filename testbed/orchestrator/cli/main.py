@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -271,12 +270,13 @@ def execute(parsed: argparse.Namespace) -> int:
 
 
 def down(parsed: argparse.Namespace) -> int:
+    from testbed.core.files import read_object
     from testbed.core.record.summary import left_out_line
     from testbed.orchestrator.cli import session
     from testbed.orchestrator.run.seal import exit_status
 
     run = session.down(parsed.runs, parsed.run)
-    summary = json.loads(run.summary.read_text())
+    summary = read_object(run.summary)
     tell(f"{run.run_id} is down: {summary['status']}, {summary['verdict']}")
     for reason in summary["reasons"]:
         tell(f"  {reason}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.core.errors import MachineError, RunError
-from testbed.core.files import printable
+from testbed.core.files import printable, read_object
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.executors.executor import FOLDER, Waiting
@@ -216,7 +216,7 @@ class RemoteExecutor:
             return True, f"on {host}: {'; '.join(reply['faults'])}"
         try:
             run = self._unpacked(reply["archive"])
-            found = json.loads(run.spec.read_text())["hash"]
+            found = read_object(run.spec)["hash"]
         except (RunError, OSError, ValueError, KeyError) as error:
             return self._again(spec, f"on the way from {host}: {error}", waiting)
         return True, None if found == spec.hash else f"on {host}: made {found}, which is another spec than {spec.hash}"

@@ -81,6 +81,7 @@ def test_what_a_record_claims_does_not_fill_the_disk(tmp_path: Path, capsys: pyt
     said = finished(run, capsys)
     sizes = {path.name: path.stat().st_size for path in run.path.iterdir() if path.is_file()}
     assert sum(size for name, size in sizes.items() if name != "events.jsonl") < MOST_BYTES, sizes
+    assert "events.jsonl: 5 events have a time that cannot be; left out" in said
     assert "metrics.openmetrics: ValueError" in said and {"report.html", "samples.parquet"} <= set(sizes), said
     assert not [name for name in sizes if name.startswith(".")]
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.core.errors import EXIT_COMPLETED, InputError
+from testbed.core.files import read_object
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.record.spoiled_steps import SpoiledSteps
 from testbed.orchestrator.search.plan.rank_agreement import Agreement, agreement
@@ -83,7 +84,7 @@ def executed(run: RunDir) -> Executed:
     """
     if not RUN_ID.fullmatch(run.run_id):
         raise ValueError("not the id of a run")
-    summary = json.loads(run.summary.read_text())
+    summary = read_object(run.summary)
     chosen: dict[str, Any] | None = None
     steps: dict[int, list[float]] = defaultdict(list)
     spoiled = SpoiledSteps()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.core.errors import EXIT_COMPLETED, InputError
+from testbed.core.files import read_object
 from testbed.core.parallelism.comparison import Comparison, compare
 from testbed.core.parallelism.links import asked_links, links_from_json
 from testbed.core.parallelism.model import ModelProfile
@@ -130,7 +131,7 @@ def _record(runs_root: Path, run_id: str) -> _Record:
     try:
         if not RUN_ID.fullmatch(run_id):
             raise ValueError("not the id of a run")
-        spec = RunSpec.from_json(json.loads(run.spec.read_text()))
+        spec = RunSpec.from_json(read_object(run.spec))
         probes = [event for event in run.read_events() if event.get("event") == PROBE]
         if not probes:
             raise ValueError(f"it has no event {PROBE}; runs of strategy=hybrid strategy.plan=auto have one")

@@ -16,6 +16,7 @@ from typing import Any
 from testbed.core.device.profile import read_profile
 from testbed.core.device.timelines.timeline_file import is_timeline
 from testbed.core.errors import EXIT_COMPLETED, InputError
+from testbed.core.files import read_object
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.core.user_files.json_file import read_json
@@ -123,9 +124,9 @@ def _record(runs_root: Path, run_id: str) -> dict[str, Any]:
     try:
         if not RUN_ID.fullmatch(run_id):
             raise ValueError("not the id of a run")
-        provenance = json.loads(run.provenance.read_text())
+        provenance = read_object(run.provenance)
         return {
-            "spec": json.loads(run.spec.read_text()),
+            "spec": read_object(run.spec),
             "cpu_profile": provenance["cpu_profile"],
             "device_profile": provenance["device_profile"],
         }
