@@ -61,7 +61,7 @@ endif
 
 .PHONY: help
 help: ## Print the targets
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-15s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-15s %s\n", $$1, $$2 }'
 
 .PHONY: setup
 setup: ## Install what is missing: Debian packages, .venv with pinned packages; returns at once when nothing is
@@ -106,6 +106,10 @@ test-all: setup ## The first tier, its time, and then all other tests but the sl
 .PHONY: test-netem
 test-netem: setup ## The netem shaper on a kernel that has it: Debian's user-mode Linux, booted for the tests
 	@scripts/test-netem.sh
+
+.PHONY: test-debian13
+test-debian13: setup ## Debian 13 beside this system, by debootstrap, kept in /var/cache: set-up, the README's run, tests of core and compressors
+	@scripts/debian13.sh
 
 .PHONY: docker-image
 docker-image: ## The image of nodes with runtime=docker, by a dockerd that you have started: [BASE=debian:12-slim]

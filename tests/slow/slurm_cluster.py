@@ -138,9 +138,9 @@ class SlurmCluster:
         assert done.returncode == 0, f"{command}: {done.stderr}{self._logs()}"
         return done.stdout
 
-    def jobs(self, *filters: str) -> list[str]:
+    def jobs(self, *filters: str) -> list[int]:
         """Numbers of those that have not ended; fewer by filters such as `--states=running` and `--nodelist=n0`."""
-        return self.call("squeue", "--noheader", "--format=%i", *filters).split()
+        return [int(number) for number in self.call("squeue", "--noheader", "--format=%i", *filters).split()]
 
     def _wait_for(self, met: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + LIMIT_S

@@ -6,7 +6,8 @@ this machine and take turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ def words(runs: int) -> tuple[str, ...]:
         *("topo=lan", "topo.lan_rate='1 Gbit/s'", "compressor=none,topk", f"seed=range({runs // 2})", "workers=2"),
         *("workload=digits", "steps=4", "batch_size=8", "device=paced", "device.step_s=0.1", "dilation=4"),
     )
+
+
+@contextlib.contextmanager
+def killed_at_last(sweep: Sweep) -> Iterator[Sweep]:
+    """One that would begin more and more on a cluster that comes to its end."""
+    try:
+        yield sweep
+    finally:
+        sweep.kill()
 
 
 def has(runs: Path, enough: int) -> Callable[[], bool]:
@@ -98,15 +108,16 @@ def test_so_it_does_on_a_real_slurm_with_a_cancelled_job_a_drained_node_and_a_re
 ) -> None:
     runs, before = tmp_path / "runs", host_state()
     (tmp_path / "slurm").mkdir()
-    with SlurmCluster(tmp_path / "slurm") as cluster:
+    with SlurmCluster(tmp_path / "slurm") as cluster, contextlib.ExitStack() as held:
         asked = ("--executor", "slurm", "--executor-option", "jobs=3", *words(SLURM_RUNS))
-        sweep = Sweep(runs, *asked, environ=cluster.environ)
+        sweep = held.enter_context(killed_at_last(Sweep(runs, *asked, environ=cluster.environ)))
         sweep.wait_until(has(runs, 2), LIMIT_S)
-        sweep.wait_until(lambda: len(cluster.jobs("--states=running")) == len(NODES), LIMIT_S)
-        cancelled = cluster.jobs("--states=running")[0]
-        cluster.call("scancel", cancelled)
+        known = max(cluster.jobs("--states=running"), default=0)
+        sweep.wait_until(lambda: max(cluster.jobs("--states=running"), default=0) > known, LIMIT_S)
+        cancelled = max(cluster.jobs("--states=running"))  # has only begun
+        cluster.call("scancel", str(cancelled))
         sweep.wait_until(lambda: "lost, to be made again: " in sweep.said, LIMIT_S)
-        assert cancelled not in cluster.jobs()
+        sweep.wait_until(lambda: cancelled not in cluster.jobs(), LIMIT_S)
 
         cluster.call("scontrol", "update", f"NodeName={NODES[0]}", "State=DRAIN", "Reason=test")
         sweep.wait_until(lambda: not cluster.jobs(f"--nodelist={NODES[0]}"), LIMIT_S)
