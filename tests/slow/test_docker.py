@@ -77,6 +77,7 @@ def container(daemon: Path) -> Iterator[DockerContainer]:
         files.chmod(0o711)
         sandbox = Sandbox(RUN_ID, ROOT, ROOT / "runs", files, files, MEMORY_BYTES)
         box = DockerContainer(sandbox, files, "a", files / "log")
+        box.rendezvous.touch()
         write_files(sandbox, files)
         host_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         try:
