@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = float(os.environ.get("GPU_CHECK_LIMIT_S", "300"))
 COMMANDS = ("ip", "tc", "iptables", "runc", "unshare", "sysctl", "mnexec", "nsenter")
 PACKAGES = (*("torch", "numpy", "hydra-core", "pyroute2", "NetfilterQueue", "pydantic", "rich", "PyYAML"), "zstandard")
-WORDS = ("topo=lan", "workload=digits", "steps=6", "evaluate_every=6", "seed=3")
+WORDS = ("topo=lan", "workload=bytelm", "steps=6", "evaluate_every=6", "seed=3")
 TOLERANCE = 1e-3
 """Most by which losses on the device may differ, relative to the processor's."""
 EMULATED_ON_DEVICE = "emulated nodes do not compute on accelerators yet; the runs below are on the processor"
