@@ -21,7 +21,8 @@ from testbed.orchestrator.machine.docker_client import Leftovers
 from testbed.orchestrator.machine.rights import RUNC_STATE
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
-_PATIENCE_S = 2.0
+_PATIENCE_S = 20.0
+"""Longest wait for killed processes to be gone: on a busy machine one of few shares took more than two seconds."""
 T = TypeVar("T")
 
 
