@@ -33,13 +33,16 @@ def _summary(text: str) -> str:
 
 
 def _paper(text: str) -> str:
-    """The first title in quotes, with its arXiv id where it has one."""
-    found = re.search(r'"([^"]{12,}?),?"([^"]*)', " ".join(text.split()))
+    """Return the first author and the venue of the first paper, with a link where it has an arXiv id."""
+    text = " ".join(text.split())
+    found = re.search(r'"[^"]{12,}"([^"]*)', text)
     if found is None:
         return "-"
-    number = re.search(r"arXiv:(\d{4}\.\d{4,5})", found[2].split(";")[0])
-    title = found[1]
-    return f"[{title}](https://arxiv.org/abs/{number[1]})" if number else title
+    author = re.split(r",| and | et al", text[: found.start()].split(". ")[-1])[0]
+    venue = re.split(r"[,;:(.]", found[1].lstrip(", "))[0].strip()
+    number = re.search(r"arXiv:(\d{4}\.\d{4,5})", found[1].split(";")[0])
+    said = f"{author}, {venue}"
+    return f"[{said}](https://arxiv.org/abs/{number[1]})" if number else said
 
 
 def _route(codec: Compressor) -> str:
@@ -61,7 +64,7 @@ def _promises(codec: Compressor) -> str:
 
 
 def page() -> str:
-    heads = ("name", "what it does", "paper", "route", "promises", "feedback")
+    heads = ("name", "what it does", "paper (first author)", "route", "promises", "feedback")
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows())]
     return between(PAGE.read_text(), "catalogue", "\n".join(lines))
 

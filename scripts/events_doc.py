@@ -39,18 +39,34 @@ _MEANINGS = {
 }
 """Meanings of fields that are the same in all events."""
 _MODULES = (run, network, machine, training, kfac, server, gossip, pipeline, kv_transfer, note)
+_TYPES = {
+    "list of whole numbers": "integers",
+    "whole number, at least 0": "integer",
+    "finite number": "number",
+    "list of lists of numbers": "lists of numbers",
+    "list of numbers": "numbers",
+    "list of texts": "texts",
+    "list of objects": "list",
+    ", or null": " or null",
+}
+"""Words of types, and the fewer ones of the page."""
 _HEAD = """# Events of a run
 
 Each line of `events.jsonl` is one event: a JSON object with `event`, its name, and `t_s`, emulated seconds since step 1
-began, negative before it. `scripts/events_doc.py` writes this page from the classes in
-[testbed/core/record/events/](../testbed/core/record/events). Events under "after a step" also have `rank` and `step`,
-the number of the step from 1.
+began, negative before it. Events marked *after a step* also have `rank` and `step`. Integers are at least 0. "Also"
+names keys of this list:
+
+{common}
+
+`scripts/events_doc.py` writes this page from the classes in
+[testbed/core/record/events/](../testbed/core/record/events).
 """
 
 
 def text() -> str:
     """Return the page."""
-    return _HEAD + "".join(part for module in _MODULES for part in _section(module))
+    common = "\n".join(f"- `{json_name(name)}`: {meaning}" for name, meaning in _MEANINGS.items())
+    return _HEAD.format(common=common) + "".join(part for module in _MODULES for part in _section(module))
 
 
 def _section(module: ModuleType) -> Iterator[str]:
@@ -61,18 +77,25 @@ def _section(module: ModuleType) -> Iterator[str]:
         yield f"\n{more}\n"
     for kind in classes:
         if kind is note.Note:
-            yield "\n### `note`\n\nAfter a step. Has `kind` and fields of its own: see [plug-ins](plug-ins.md).\n"
+            yield "\n### `note`\n\n*After a step.* Has `kind` and fields of its own: see [plug-ins](plug-ins.md).\n"
             continue
         named = issubclass(kind, Event)
         yield f"\n### `{kind.event_name}`\n" if named else f"\n### Object `{kind.__name__}`\n"
-        when = "After a step. " if issubclass(kind, StepEvent) else ""
-        yield f"\n{when}{' '.join((inspect.getdoc(kind) or '').split())}\n"
-        yield "\n| key | holds | meaning |\n| --- | --- | --- |\n"
-        meanings = _meanings(kind)
-        annotations = get_type_hints(kind, include_extras=True)
-        for name in (field.name for field in fields(kind)):
-            meaning = meanings.get(name) or _MEANINGS.get(name, "")
-            yield f"| `{json_name(name)}` | {_words(annotations[name])} | {meaning} |\n"
+        when = "*After a step.* " if issubclass(kind, StepEvent) else ""
+        yield f"\n{when}{' '.join((inspect.getdoc(kind) or '').split())}\n\n"
+        yield from _keys(kind)
+
+
+def _keys(kind: type[Record]) -> Iterator[str]:
+    """Yield a line for each key, and one with the names of those that mean the same in all events."""
+    meanings, annotations = _meanings(kind), get_type_hints(kind, include_extras=True)
+    names = [field.name for field in fields(kind)]
+    common = [name for name in names if (meanings.get(name) or _MEANINGS.get(name)) == _MEANINGS.get(name)]
+    for name in names:
+        if name not in common:
+            yield f"- `{json_name(name)}` ({_words(annotations[name])}): {meanings[name]}\n"
+    if common:
+        yield f"- Also {', '.join(f'`{json_name(name)}`' for name in common)}.\n"
 
 
 def _is_of(each: object, module: ModuleType) -> bool:
@@ -82,7 +105,10 @@ def _is_of(each: object, module: ModuleType) -> bool:
 
 def _words(annotation: object) -> str:
     inner = [each for each in _parts(annotation) if inspect.isclass(each) and issubclass(each, Record)]
-    return f"{type_words(annotation)} (`{inner[0].__name__}`)" if inner else type_words(annotation)
+    words = type_words(annotation)
+    for long, short in _TYPES.items():
+        words = words.replace(long, short)
+    return f"{words} of `{inner[0].__name__}`" if inner else words
 
 
 def _parts(annotation: object) -> Iterator[object]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments.common.benchmark import Benchmark
 from experiments.common.harness import Results, code_hash
-from experiments.common.page import between, missing_line
-from experiments.common.tables import Found
+from experiments.common.page import between, missing_count, missing_line
+from experiments.common.tables import Found, extracted, write_csv
 from testbed.orchestrator.machine.clone import CLONE
 
 
@@ -30,11 +30,11 @@ def write(benchmarks: Mapping[str, Benchmark], results: Mapping[str, Results], r
     lacks = []
     for name, benchmark in benchmarks.items():
         points, missing = asked[name]
-        content = [table_of(benchmark, found)] if points or benchmark.has_table_without_points else []
+        is_shown = points or benchmark.has_table_without_points
+        content = [_shown(benchmark, table_of(benchmark, found), root)] if is_shown else []
         if missing:
-            said = missing_line(missing, len(points))
-            lacks.append(f"{name}: {said}")
-            content.append(f"**Missing**: {said}.")
+            lacks.append(f"{name}: {missing_line(missing, len(points))}")
+            content.append(f"**Missing**: {missing_count(missing, len(points))}.")
         texts[benchmark.page] = between(texts[benchmark.page], name, "\n\n".join(content))
         if short := benchmark.short:
             texts[short.page] = between(texts[short.page], name, short.table(points) if points else "Not measured yet.")
@@ -46,6 +46,13 @@ def write(benchmarks: Mapping[str, Benchmark], results: Mapping[str, Results], r
     for page, text in texts.items():
         (root / page).write_text(text)
     return lacks
+
+
+def _shown(benchmark: Benchmark, table: str, root: Path) -> str:
+    if benchmark.extract is None:
+        return table
+    write_csv(table, benchmark.name, root)
+    return extracted(table, benchmark.name, benchmark.page, benchmark.extract)
 
 
 def table_of(benchmark: Benchmark, found: Mapping[str, Sequence[Found]]) -> str:
@@ -79,6 +86,5 @@ def _measured(points: Sequence[tuple[Benchmark, Found]]) -> str:
     shapers = sorted({point["result"].get("shaper", "") for _, point in points} - {""})
     return (
         f"shaper {', '.join(shapers) or '-'}; measured {days[0]} to {days[-1]}."
-        f" {len(points)} points, {disturbed} of them disturbed by other programs of the machine and marked so,"
-        f" {stale} measured with older code than this."
+        f" {len(points)} points: {disturbed} disturbed by other programs and marked, {stale} from older code."
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from experiments.common.tables import Extract
 from testbed.orchestrator.machine.clone import CLONE
 
 FOLDER = CLONE / "experiments" / "benchmarks"
@@ -83,6 +84,7 @@ class Benchmark:
         order: Place among all benchmarks in lists; pages have their regions where they stand.
         page: Relative to the clone; has a region of the benchmark's name, and one called `machine`.
         beside: Names of benchmarks whose points the table needs too.
+        extract: Rows and columns that the page shows; None: the whole table. With it, docs/tables/NAME.csv has all.
     """
 
     measure: ModuleType
@@ -92,6 +94,7 @@ class Benchmark:
     figure: Figure | None = None
     short: ShortTable | None = None
     beside: tuple[str, ...] = ()
+    extract: Extract | None = None
 
     @property
     def name(self) -> str:

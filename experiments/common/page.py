@@ -11,16 +11,22 @@ _MAX_NAMED = 8
 
 
 def missing_line(missing: Sequence[Point], measured: int) -> str:
+    """Return how many points were never measured, and the first of them."""
     named = ", ".join(f"`{point.key}`" for point in missing[:_MAX_NAMED])
     more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
-    return f"{len(missing)} of {measured + len(missing)} points were never measured: {named}{more}"
+    return f"{missing_count(missing, measured)}: {named}{more}"
+
+
+def missing_count(missing: Sequence[Point], measured: int) -> str:
+    """Return how many points were never measured."""
+    return f"{len(missing)} of {measured + len(missing)} points were never measured"
 
 
 def between(text: str, name: str, content: str) -> str:
-    """`content` in place of what stands between the markers of `name`.
+    """Return `text` with `content` between the markers of `name`.
 
     Raises:
-        ValueError: they are not there.
+        ValueError: The text does not have the markers once.
     """
     pattern = re.compile(rf"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
     found, count = pattern.subn(lambda match: f"{match[1]}{content}\n{match[2]}", text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.common.benchmark import find_benchmarks
+from experiments.common.benchmark import Benchmark, find_benchmarks
 from experiments.common.harness import total_s
 from experiments.common.page import between
 from experiments.common.papers.claim import CLASSES
@@ -84,7 +84,7 @@ def write(results: Path = FOLDER, page: Path = PAGE, artifact: Path = ARTIFACT, 
     ledger = f"{counts_line(all_of)}\n\n{ledger_table(all_of, 'docs/')}"
     for path, name, content in (
         (readme, LEDGER_REGION, ledger),
-        (page, TABLE_REGION, f"{counts_line(all_of)}\n\n{ledger_table(all_of)}\n\n{claimed_table(all_of)}"),
+        (page, TABLE_REGION, f"{counts_line(all_of)}\n\n{ledger_table(all_of)}\n\n{minutes_line(all_of)}"),
         (artifact, CLAIMS_REGION, claims_table(all_of)),
         (artifact, FIGURES_REGION, figures_table()),
     ):
@@ -129,20 +129,10 @@ def ledger_table(all_of: Sequence[Recorded], pages: str = "") -> str:
     )
 
 
-def claimed_table(all_of: Sequence[Recorded]) -> str:
-    """Return what each system claims, and the command that makes a repeat."""
-    return table(
-        ("system", "claim", "a repeat takes, min", "command"),
-        [
-            (
-                one.system.name,
-                one.system.claim,
-                f"{usual_s(one.system) / 60:.0f}",
-                f"`make reproduce SYSTEM={one.system.name}`",
-            )
-            for one in all_of
-        ],
-    )
+def minutes_line(all_of: Sequence[Recorded]) -> str:
+    """Return how long a repeat of each system takes."""
+    said = ", ".join(f"{one.system.name} {usual_s(one.system) / 60:.0f}" for one in all_of)
+    return f"Minutes of one repeat: {said}."
 
 
 def usual_s(system: System) -> float:
@@ -151,18 +141,16 @@ def usual_s(system: System) -> float:
 
 
 def claims_table(all_of: Sequence[Recorded]) -> str:
-    """Return where each claim comes from, its script and figure, and how far off the figure may be."""
+    """Return where each claim comes from, what is compared, and how far off the figure may be."""
     return table(
         (
-            *("claim", "source", "script", "figure", "what is compared", "reproduced from", "recorded"),
+            *("claim", "source", "what is compared", "reproduced from", "recorded"),
             *("to the next verdict", "runs"),
         ),
         [
             (
                 f"{one.system.name}: {one.system.claimed:g} times",
                 one.system.source,
-                f"[declaration.py](../experiments/reproductions/{one.system.folder}/declaration.py)",
-                f"[table](reproductions/{one.system.name}.md#result)",
                 f"{one.system.figure_name} ({'more' if one.system.higher_is_better else 'less'} is better)",
                 f"{least(one.system.claimed):.2f}",
                 f"{number(one.emulated)}, {one.standing}",
@@ -183,24 +171,21 @@ def _room(one: Recorded) -> str:
 
 
 def figures_table() -> str:
-    """From a benchmark to the pages with its tables, its figure, and the file both are made from."""
+    """Return the benchmarks of each page with the minutes that they take, and the page's figures."""
+    by_page: dict[str, list[Benchmark]] = {}
+    for one in find_benchmarks().values():
+        by_page.setdefault(one.page, []).append(one)
     return table(
-        ("command", "table", "figure", "about, min", "keeps its points in"),
+        ("page", "benchmarks (minutes)", "figures"),
         [
             (
-                f'`make bench BENCH="--only {name}"`',
-                ", ".join(_link(CLONE / page) for page in one.pages),
-                _link(CLONE / one.figure.path) if one.figure else "-",
-                f"{total_s(one.points()) / 60:.0f}",
-                _kept(f"experiments/benchmarks/results/{name}.json"),
+                _link(CLONE / page),
+                ", ".join(f"`{one.name}` ({total_s(one.points()) / 60:.0f})" for one in several),
+                ", ".join(_link(CLONE / one.figure.path) for one in several if one.figure) or "-",
             )
-            for name, one in find_benchmarks().items()
+            for page, several in by_page.items()
         ],
     )
-
-
-def _kept(path: str) -> str:
-    return f"`{path}`" if (CLONE / path).exists() else "not measured yet"
 
 
 def _link(path: Path) -> str:

@@ -61,13 +61,10 @@ def result_region(system: System, content: Content) -> str:
         return "\n".join([*said, "", f"Not measured again since the ledger: {len(runs)} older run ids are in {file}."])
     machines = "; ".join(content["machines"]) or "machine not recorded"
     made = f"{machines}; {len(runs)} runs that count, first {runs[0]}, last {runs[-1]}: {file}." if runs else f"{file}."
-    parts = [
-        "\n".join(said),
-        cases_table(content),
-        arms_table(system, content),
-        f"Condition: {content['condition']}.",
-        made,
-    ]
+    parts = ["\n".join(said), cases_table(content)]
+    if any(arm["figures"] for case in content["cases"] for arm in case["arms"].values()):
+        parts.append(arms_table(system, content))
+    parts += [f"Condition: {content['condition'].split('; not made: ')[0]}.", made]
     return "\n\n".join(parts)
 
 

@@ -11,11 +11,12 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments.common.page import between
+from experiments.common.tables import Extract, extracted, write_csv
 from experiments.studies import sweep_charts, sweep_tables
 from testbed.analysis.comparison.sweep import SCHEMA_VERSION
 from testbed.core.errors import InputError
@@ -37,6 +38,7 @@ class Study:
     table: Callable[[Mapping[str, Any]], str]
     figure: Path
     chart: Callable[[Mapping[str, Any]], str]
+    extract: Extract = field(default_factory=Extract)
 
 
 STUDIES = {
@@ -47,7 +49,11 @@ STUDIES = {
         sweep_charts.compressors,
     ),
     "study-strategies": Study(
-        _STUDIES / "strategies.md", sweep_tables.strategies, _FIGURES / "study-strategies.svg", sweep_charts.strategies
+        _STUDIES / "strategies.md",
+        sweep_tables.strategies,
+        _FIGURES / "study-strategies.svg",
+        sweep_charts.strategies,
+        Extract(heads=("strategy", "to target, s", f"{sweep_tables.BASE} / it, by seed", "over the WAN")),
     ),
     "study-scale": Study(
         _STUDIES / "scale.md", sweep_tables.scale, _FIGURES / "study-scale-emulated.svg", sweep_charts.scale
@@ -146,12 +152,15 @@ def read_kept(name: str) -> dict[str, Any]:
 
 
 def page(name: str) -> str:
-    """The study's page, with the table of what is kept."""
-    return between(STUDIES[name].page.read_text(), name, STUDIES[name].table(read_kept(name)))
+    """Return the study's page, with what it shows of the table of what is kept."""
+    study = STUDIES[name]
+    shown = extracted(study.table(read_kept(name)), name, study.page.relative_to(CLONE).as_posix(), study.extract)
+    return between(study.page.read_text(), name, shown)
 
 
 def write(name: str) -> None:
-    """The study's table and figure, from what is kept."""
+    """Write the study's table and figure, from what is kept."""
+    write_csv(STUDIES[name].table(read_kept(name)), name, CLONE)
     STUDIES[name].page.write_text(page(name))
     STUDIES[name].figure.write_text(STUDIES[name].chart(read_kept(name)))
 

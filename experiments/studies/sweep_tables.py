@@ -18,7 +18,7 @@ from testbed.orchestrator.machine.clone import CLONE
 _SIMULATED = CLONE / "experiments" / "benchmarks" / "results" / "study_compressors.json"
 _SCALE = _SIMULATED.with_name("study_scale.json")
 _MAX_EMULATED = 64
-_BASE = "ddp"
+BASE = "ddp"
 """The strategy that others are held against, run by run of one seed: seeds differ by more than strategies do."""
 Row = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def strategies(found: Mapping[str, Any]) -> str:
             ]
             for row in rows
         ]
-        heads = ("strategy", "runs", "to target, s", f"{_BASE} / it, by seed", "best, %", "step p50, s", "over the WAN")
+        heads = ("strategy", "runs", "to target, s", f"{BASE} / it, by seed", "best, %", "step p50, s", "over the WAN")
         sections.append(f"**{topo}**\n\n{table(heads, cells)}")
     return "\n\n".join([*sections, *_remarks(found)])
 
@@ -144,7 +144,7 @@ def to_target_s(points: Sequence[Mapping[str, Any]], topo: str, strategy: str) -
 
 def times_as_soon(points: Sequence[Mapping[str, Any]], topo: str, strategy: str) -> list[float]:
     """Of each seed of which both reached the target: how many times as soon as `ddp` it did."""
-    base = to_target_s(points, topo, _BASE)
+    base = to_target_s(points, topo, BASE)
     pairs = [(base.get(seed), time_s) for seed, time_s in to_target_s(points, topo, strategy).items()]
     return [base_s / time_s for base_s, time_s in pairs if base_s is not None and time_s is not None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.benchmarks.break_even import measure, tables
 from experiments.common.benchmark import Benchmark, Figure
+from experiments.common.tables import Extract
 
 BENCHMARK = Benchmark(
     measure,
@@ -11,4 +12,5 @@ BENCHMARK = Benchmark(
     order=290,
     page="docs/parameter-server.md",
     figure=Figure("docs/figures/break-even.svg", tables.draw),
+    extract=Extract(heads=("clients", "raw, ms", "SZ3, ms", "raw / SZ3", "verdicts")),
 )

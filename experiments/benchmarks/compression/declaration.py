@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.benchmarks.compression import measure, tables
 from experiments.common.benchmark import Benchmark, Figure, ShortTable
+from experiments.common.tables import REPRESENTATIVE, Extract
 
 BENCHMARK = Benchmark(
     measure,
@@ -12,4 +13,8 @@ BENCHMARK = Benchmark(
     page="docs/compressors.md",
     figure=Figure("docs/figures/wan100m-compressors.svg", tables.draw),
     short=ShortTable("README.md", tables.brief),
+    extract=Extract(
+        lambda row: row["compressor"].split(" ")[0] in REPRESENTATIVE,
+        heads=("compressor", "step, ms", "accuracy", "bits_per_byte", "time, s", "over the WAN, MB", "verdict"),
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.benchmarks.dear import measure, tables
 from experiments.common.benchmark import Benchmark, Figure
+from experiments.common.tables import Extract
 
 BENCHMARK = Benchmark(
     measure,
@@ -11,4 +12,16 @@ BENCHMARK = Benchmark(
     order=200,
     page="docs/reproductions/dear.md",
     figure=Figure("docs/figures/dear-bell.svg", tables.draw),
+    extract=Extract(
+        heads=(
+            "t_ar / t_bp",
+            "rate",
+            "dear, s",
+            "overlapped, s",
+            "bound",
+            "overlapped / DeAR",
+            "one bucket / DeAR",
+            "verdicts",
+        )
+    ),
 )

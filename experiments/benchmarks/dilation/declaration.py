@@ -4,5 +4,11 @@ from __future__ import annotations
 
 from experiments.benchmarks.dilation import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(measure, tables.dilation, order=110)
+BENCHMARK = Benchmark(
+    measure,
+    tables.dilation,
+    order=110,
+    extract=Extract(lambda row: row["tcp"] == "reno", heads=("transfer", "k", "median, s", "against k=1: %", "target")),
+)

@@ -4,5 +4,21 @@ from __future__ import annotations
 
 from experiments.benchmarks.diloco import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(measure, tables.diloco, order=230, page="docs/reproductions/diloco.md")
+BENCHMARK = Benchmark(
+    measure,
+    tables.diloco,
+    order=230,
+    page="docs/reproductions/diloco.md",
+    extract=Extract(
+        heads=(
+            "strategy",
+            "accuracy, %",
+            "bits per byte",
+            "against ddp, points",
+            "against ddp, %: better is +",
+            "share of ddp's, %",
+        )
+    ),
+)

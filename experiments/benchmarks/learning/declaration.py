@@ -4,5 +4,12 @@ from __future__ import annotations
 
 from experiments.benchmarks.learning import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import REPRESENTATIVE, Extract
 
-BENCHMARK = Benchmark(measure, tables.learning, order=180, page="docs/compressors.md")
+BENCHMARK = Benchmark(
+    measure,
+    tables.learning,
+    order=180,
+    page="docs/compressors.md",
+    extract=Extract(lambda row: row["compressor"] in REPRESENTATIVE),
+)

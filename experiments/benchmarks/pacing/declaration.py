@@ -4,5 +4,11 @@ from __future__ import annotations
 
 from experiments.benchmarks.pacing import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(measure, tables.pacing, order=120)
+BENCHMARK = Benchmark(
+    measure,
+    tables.pacing,
+    order=120,
+    extract=Extract(heads=("workers", "worst phase: %", "step against its parts: %", "step, s", "verdict")),
+)

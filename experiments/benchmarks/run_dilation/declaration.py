@@ -4,5 +4,11 @@ from __future__ import annotations
 
 from experiments.benchmarks.run_dilation import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(measure, tables.run_dilation, order=140)
+BENCHMARK = Benchmark(
+    measure,
+    tables.run_dilation,
+    order=140,
+    extract=Extract(heads=("tcp", "k", "against k=1: %", "losses", "late: %", "verdict")),
+)

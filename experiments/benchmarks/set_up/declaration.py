@@ -4,5 +4,14 @@ from __future__ import annotations
 
 from experiments.benchmarks.set_up import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(measure, tables.set_up, order=60)
+BENCHMARK = Benchmark(
+    measure,
+    tables.set_up,
+    order=60,
+    extract=Extract(
+        lambda row: row["nodes"] in ("8", "128", "1000"),
+        heads=("nodes", "system", "up, s", "down, s", "nodes/s", "times plain Mininet"),
+    ),
+)

@@ -14,14 +14,19 @@ from experiments.benchmarks.simulator.measure import emulated, points
 from experiments.benchmarks.simulator.tables import simulator
 from experiments.common.benchmark import RESULTS
 from experiments.common.harness import Results
-from experiments.common.page import between, missing_line
-from experiments.common.tables import Found
+from experiments.common.page import between, missing_count
+from experiments.common.tables import Extract, Found, extracted, write_csv
 from testbed.analysis.simulator import calibration
 from testbed.analysis.simulator.calibration import Calibration
 from testbed.orchestrator.machine import provenance
 from testbed.orchestrator.machine.clone import CLONE
 
 PAGE = CLONE / "docs" / "simulator.md"
+_SHOWN = Extract(
+    lambda row: abs(float(row["error: %"])) >= 5,
+    heads=("run", "role", "emulated, s", "predicted, s", "error: %", "verdict"),
+)
+"""Rows of errors of 5 % and more."""
 
 
 def calibrated(found: Sequence[Found]) -> Calibration:
@@ -49,9 +54,10 @@ def main() -> None:
     found, missing = results.of(asked)
     known = calibrated(found)
     calibration.write(calibration.DEFAULT_FILE, known)
-    lines = [simulator(found), "", _summary(known)]
+    write_csv(simulator(found), "simulator", CLONE)
+    lines = [extracted(simulator(found), "simulator", "docs/simulator.md", _SHOWN), "", _summary(known)]
     if missing:
-        lines += ["", f"**Missing**: {missing_line(missing, len(found))}."]
+        lines += ["", f"**Missing**: {missing_count(missing, len(found))}."]
     PAGE.write_text(between(PAGE.read_text(), "simulator", "\n".join(lines)))
     sys.stdout.write("\n".join([*lines, "", f"written to {calibration.DEFAULT_FILE} and {PAGE}\n"]))
 

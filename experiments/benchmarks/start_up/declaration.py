@@ -4,5 +4,11 @@ from __future__ import annotations
 
 from experiments.benchmarks.start_up import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(measure, tables.start_up, order=70)
+BENCHMARK = Benchmark(
+    measure,
+    tables.start_up,
+    order=70,
+    extract=Extract(heads=("workers", "start", "first step begins, s", "CPU, s", "memory, GB")),
+)

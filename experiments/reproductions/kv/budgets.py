@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from experiments.common.page import between
-from experiments.common.tables import table
+from experiments.common.tables import Extract, extracted, table, write_csv
 from testbed.core.record.run_directory import write_json
 from testbed.orchestrator.machine.clone import CLONE
 from testbed.worker.device.clock import PhaseClock
@@ -164,11 +164,18 @@ def _all_bytes(one: Mapping[str, Any]) -> float:
 
 
 def written(found: Mapping[str, list[dict[str, Any]]]) -> str:
-    """As it stands in the page."""
+    """Return what the page shows: for each selector, the setting that is enough and moves the fewest bytes."""
+    return extracted(whole(found), TABLE, "docs/kv-transfer.md", _SHOWN)
+
+
+def whole(found: Mapping[str, list[dict[str, Any]]]) -> str:
+    """Return the table of all settings."""
     return table(HEADINGS, list(rows(found)))
 
 
 HEADINGS = ("selector", "setting", "token match", "recall", "kB a byte", "round trips", "set up, kB", "near, kB")
+TABLE = "kv-budgets"
+_SHOWN = Extract(lambda row: row["setting"].startswith("**"))
 
 
 def main() -> None:
@@ -180,8 +187,9 @@ def main() -> None:
     for selector in sys.argv[1:] or SELECTORS:
         found[selector] = [asdict(measured(selector, setting, model, texts)) for setting in GRID[selector]]
         write_json(FILE, {name: found[name] for name in SELECTORS if name in found})
+    write_csv(whole(found), TABLE, CLONE)
     PAGE.write_text(between(PAGE.read_text(), REGION, written(found)))
-    sys.stdout.write(written(found) + "\n")
+    sys.stdout.write(whole(found) + "\n")
 
 
 if __name__ == "__main__":

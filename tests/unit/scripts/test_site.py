@@ -61,7 +61,7 @@ def test_every_page_has_one_place_in_the_navigation() -> None:
 
 def test_the_navigation_is_by_kind() -> None:
     kinds = [title for entry in site.navigation() for title in entry]
-    assert kinds == ["Longhaul", "Tutorials", "How to", "Reference", "Explanation"]
+    assert kinds == ["Longhaul", "Tutorials", "How to", "Reference", "Explanation", "Reproductions", "Studies"]
 
 
 @pytest.mark.tier("all")

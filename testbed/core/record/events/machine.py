@@ -45,10 +45,9 @@ class Host(Event, name="host"):
     observer_cpu_s: Number
     """CPU seconds of the process that builds, records, serves metrics and displays, this thread included."""
     foreign_cpu_s: Number | None = None
-    """CPU seconds in user mode of processes outside of the run in the interval; null where it is not known.
+    """User-mode CPU seconds of other processes in the interval; null if unknown.
 
-    That is with docker, and where a process of the run ended in the interval. Records that lack the key leave no step
-    out."""
+    Unknown: with docker, or where a process of the run ended. Records without the key leave no step out."""
     stopped_processes: Count | None = None
     """Processes of the run that a signal holds stopped now, and nodes that their cgroup's freezer does."""
     cpu_count: Count | None = None

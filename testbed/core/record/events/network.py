@@ -27,7 +27,7 @@ class Burst(Record):
     arrived_ratio: Number
     """Bytes that arrived over bytes that were sent."""
     gaps: NamedNumbers | None
-    """Errors of the time between two units' arrivals, as shares of the time that a unit takes; null if too few came."""
+    """Errors of gaps between units, as shares of the ideal gap; null if too few units came."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Link(Event, name="link"):
     interval_s: Number
     """Seconds since the event before."""
     busy_s: Number
-    """Length of a sampling window in which the queue cannot have been empty; 0 if there was none."""
+    """Length of a sampling window with a non-empty queue; 0 if there was none."""
     busy_bytes: Count
     """Bytes that left the queue in this window."""
     excluded_bytes: Number

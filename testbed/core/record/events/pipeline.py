@@ -74,7 +74,7 @@ class ChosenPlan(StepEvent, name="chosen_plan"):
     parts_s: NamedNumbers
     """Parts of `predicted_s`: `pipe_s`, `bubble_s`, `link_s`, `dp_s`."""
     published_s: Number | None
-    """Emulated seconds of a step by AMP's model; null for a schedule that it does not know."""
+    """Emulated step time by AMP's model; null for an unknown schedule."""
     memory_bytes: Counts
     """Memory of a rank of each position."""
     memory_faults: Texts

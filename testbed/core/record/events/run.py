@@ -25,9 +25,10 @@ class Schedule(Event, name="schedule"):
     """The run entered another stage."""
 
     what: Text
-    """Stage of the run. One of `network`, `measured`, `pilot`, `workers`, `busy`, `go`, `cluster`, `rootless`,
-    `restart` (the run was made once more, at a larger dilation), `schedule` (changes were still to come when it ended),
-    `kept` (the model, with checkpoint=last), or `end`."""
+    """Name of the stage.
+
+    One of `network`, `measured`, `pilot`, `workers`, `busy`, `go`, `cluster`, `rootless`, `restart` (again, at a larger
+    dilation), `schedule` (changes were still due), `kept` (the model), or `end`."""
     detail: Text
     """Message that the user sees."""
 
@@ -43,9 +44,9 @@ class Pilot(Event, name="pilot"):
     step_s: Number
     """Mean emulated seconds of a step, each of its slowest rank."""
     late_ratio: Number
-    """Share of the run's time by which phases are expected to be late, as the verdict counts it.
+    """Expected late share of the run's time, as the verdict counts it.
 
-    Its later steps are taken to be like the last half of these."""
+    Later steps are assumed to be like the last half."""
     queued_ratio: Number
     """Share of the time that messages waited for a core, as the verdict counts it."""
     cpu_idle_ratio: Number | None
@@ -71,8 +72,9 @@ class Model(WorkerEvent, name="model"):
     parameters: Count
     """Number of trainable parameters."""
     dense_bytes_step: Number
-    """Bytes that all ranks would send in one step of uncompressed ring data parallelism. For kv_transfer, bytes of all
-    keys and values if they were sent for each decoded byte as float16."""
+    """Bytes of all ranks in one step of uncompressed ring data parallelism.
+
+    For kv_transfer all keys and values as float16, for each decoded byte."""
     metric_name: Text | None
     """Name of the metric; null if there is none, as are the next two."""
     metric_target: Number | None
@@ -84,7 +86,7 @@ class Model(WorkerEvent, name="model"):
     collectives: Texts | None
     """Algorithm that carries each bucket; null if the strategy has none."""
     outlived: Counts
-    """Ranks whose loss the run survives. With 0 among them, the others wait until rank 0 is started again."""
+    """Ranks whose loss the run survives; for rank 0 the others wait until it restarts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +110,8 @@ class PhaseTimes(Record):
     compress: Number
     """Encoding of what is sent."""
     communicate: Number
-    """Time with a collective in flight. A thread notes its end, and does so late while another holds the interpreter's
-    lock: too long by microseconds, with a user's codec that keeps the lock by one compression of a bucket."""
+    """Time with a collective in flight. Its end may be noted late while another thread holds the interpreter's lock:
+    microseconds, or one compression of a bucket by a user's codec."""
     decompress: Number
     """Decoding of what was received."""
     optimizer: Number
@@ -134,11 +136,10 @@ class Step(StepEvent, name="step"):
     cpu_s: Number
     """CPU seconds of the training thread."""
     late_s: Number | None
-    """Emulated seconds by which the rank sent later than its device would have; null if no device paces it."""
+    """Emulated seconds that the rank sent later than its device would; null without a pacing device."""
     behind_s: Number | None
-    """Emulated seconds by which the rank is behind its device as the step ends; null if no device paces it.
-
-    What it has not made good when it sends next counts in that step's `late_s`."""
+    """Emulated seconds behind the device at the step's end; null without a pacing device. What remains at the next
+    send counts in that step's `late_s`."""
     queued_s: Number
     """Emulated seconds that the rank's messages waited for a core."""
     payload_bytes: Count
@@ -190,7 +191,7 @@ class UsedFile(Record):
     path: Text
     """Absolute, or relative to the repository. A folder's ends with a slash."""
     sha256: Text | None
-    """Digest; null for more than 64 MiB or 10,000 files, and for a file that changed while the run went on."""
+    """Digest; null above 64 MiB or 10,000 files, and for a file that changed during the run."""
     size_bytes: Count | None
     """Size; null for a file that changed while the run went on."""
     modified_s: Number

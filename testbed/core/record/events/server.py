@@ -18,7 +18,7 @@ class Round(StepEvent, name="round"):
     model_bytes: Count
     """Encoded size of the model that was sent."""
     whole: bool
-    """True if the model did not depend on anything sent before, so that clients began from it alone."""
+    """True if the model depended on nothing sent before."""
     back: Counts
     """Clients that rejoined and got a model of their own."""
     clients: Count

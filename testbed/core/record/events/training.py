@@ -13,8 +13,8 @@ class Tuning(StepEvent, name="tuning"):
     """`strategy.fusion=tuned` compared sizes of buckets, from rank 0."""
 
     what: Text
-    """`trial`: steps with buckets of this size took `step_s`. `chosen`: the best of all trials, in force from now on.
-    `changed`: steps with the chosen size now take `step_s`, so a new search begins."""
+    """`trial`: buckets of this size took `step_s`. `chosen`: the best trial, used from now on. `changed`: the chosen
+    size now takes `step_s`, so a new search begins."""
     size_bytes: Count
     """Size of a bucket."""
     step_s: Number
@@ -64,7 +64,7 @@ class DrawnChanges(StepEvent, name="drawn_changes"):
     texture: Text
     """Workload on which it was measured what changes look like."""
     assumed: Texts
-    """Codecs whose messages are as long as the values make them, which was not measured for this model."""
+    """Codecs with value-dependent message sizes, which were not measured for this model."""
 
 
 @dataclass(frozen=True, kw_only=True)

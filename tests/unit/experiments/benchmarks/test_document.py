@@ -29,8 +29,8 @@ def test_a_page_has_a_line_for_each_machine_that_has_measured_points_of_it() -> 
     assert first.startswith(
         "2 cores (a processor), 16.0 GiB, Linux a, shaper -; measured 2026-11-20 to 2026-11-20. 1 p"
     )
-    assert "Linux b, shaper -; measured 2026-11-21 to 2026-11-22. 2 points, 1 of them disturbed" in second
-    assert second.endswith("2 measured with older code than this.")
+    assert "Linux b, shaper -; measured 2026-11-21 to 2026-11-22. 2 points: 1 disturbed" in second
+    assert second.endswith("2 from older code.")
     assert document.machines([(benchmark, [])]) == "Not measured yet."
 
 

@@ -1,0 +1,50 @@
+"""The tutorials: every file that they show is written, and every command run, in order, as it stands there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INVALID
+from tests.slow.support import ROOT, run, status_of
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.timeout(1800, func_only=True)]
+FOLDER = ROOT / "docs" / "tutorials"
+MINE = ROOT / "build" / "mine"
+LIMIT_S = 900.0
+_BLOCK = re.compile(r"^( *)```(sh|python|yaml)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def mine() -> Iterator[Path]:
+    """The folder in which a reader works."""
+    shutil.rmtree(MINE, ignore_errors=True)
+    MINE.mkdir(parents=True)
+    yield MINE
+    shutil.rmtree(MINE)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in FOLDER.glob("*.md")))
+def test_a_tutorial_works_as_it_is_written(page: str, mine: Path) -> None:
+    for kind, text in blocks(page):
+        if kind == "sh":
+            for command in text.splitlines():
+                done = run(command, LIMIT_S)
+                # a busy machine makes a run invalid, which is no fault of the tutorial
+                said = f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+                assert status_of(done) in (EXIT_COMPLETED, EXIT_INVALID), said
+            continue
+        name, _, _ = text.partition("\n")
+        (ROOT / name.removeprefix("# ")).write_text(text)
+    assert mine.exists()
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Return kind and text of each block of code."""
+    text = (FOLDER / page).read_text()
+    return [(kind, textwrap.dedent(content)) for _, kind, content in _BLOCK.findall(text)]
