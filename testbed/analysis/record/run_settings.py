@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.topology import Topology
 from testbed.core.units import format_rate, format_time
 
 _TOPO = ("topo.rate", "topo.rtt", "topo.loss")
@@ -87,10 +88,10 @@ def _short(value: object) -> str:
     return text if len(text) <= 24 else f"{text[:16]}…{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-def _digest(value: Any) -> str:
+def _digest(value: Topology | tuple[Any, ...] | None) -> str:
     if not value:
         return "none"
-    data = [dataclasses.asdict(item) for item in value] if isinstance(value, tuple) else dataclasses.asdict(value)
+    data = value.to_json() if isinstance(value, Topology) else [dataclasses.asdict(item) for item in value]
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:6]
 
 

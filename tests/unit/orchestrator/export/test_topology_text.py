@@ -99,7 +99,7 @@ def test_what_is_written_under_sudo_is_the_caller_s(tmp_path: Path, monkeypatch:
     given: list[tuple[Path, int, int]] = []
     monkeypatch.setenv("SUDO_UID", "1001")
     monkeypatch.setenv("SUDO_GID", "1002")
-    monkeypatch.setattr(os, "chown", lambda path, user, group, **_: given.append((path, user, group)))
+    monkeypatch.setattr(os, "chown", lambda path, user, group, **_: given.append((Path(path), user, group)))
     picture, written = tmp_path / "us3.svg", tmp_path / "us3.clab.yml"
     call = ["topologies", "us3", "--svg", str(picture), "--containerlab", str(written), "--image", "debian"]
     assert main(call) == 0
