@@ -242,8 +242,8 @@ def _dtfm(regions: tuple[str, ...], rows: dict[tuple[str, str], tuple[float, ...
         regions=regions,
         pairs={pair: Pair(rtt_ms, rate, rate, *forward) for pair, (rtt_ms, rate, *forward) in rows.items()},
         origin=DTFM,
-        capacity="the same measurement taken as a link's capacity, one direction for both, as DT-FM's own emulation"
-        " took it; few flows do not fill a link, which carried up to 5 Gbit/s (aws8)",
+        capacity="the same measurement taken as a link's capacity, as DT-FM's own emulation took it; few flows do not"
+        " fill a link, which carried up to 5 Gbit/s (aws8)",
     )
 
 
