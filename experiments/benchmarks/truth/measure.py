@@ -1,7 +1,7 @@
 """All-reduces, emulated where a cluster was really measured: one replayed bucket of the published size.
 
-Frames here carry 1,448 bytes of payload, 8,949 on the cluster; links are faster by what that costs. TCP is Reno:
-CUBIC, which the cluster has, grows by seconds of the wall and bears no dilation.
+Frames here carry 1,448 bytes of payload, 8,949 on the cluster; links are faster by what that costs. TCP is CUBIC, as
+on the cluster, and counts emulated seconds.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def overrides(library: str, nodes: int, link: str, model: Path) -> tuple[str, ..
         *(
             f"topo.rtt='{1e3 * cluster.round_trip_s / 2:g} ms'",
             f"topo.queue='{_QUEUE}'",
-            "tcp=reno",
+            "tcp=stock",
             f"dilation={dilation(nodes, link)}",
         ),
         *("workload=replay", f"workload.model={model}", "strategy=ddp", "strategy.fusion=one", "compressor=none"),

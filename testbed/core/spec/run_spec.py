@@ -228,6 +228,8 @@ class RunSpec:
                 )
 
     def _cap_faults(self) -> Iterator[str]:
+        if self.topology.flow_cap_bit_s is not None and self.background:
+            yield "topo.flow_cap: background traffic would be capped too; leave out one of the two"
         if self.topology.flow_cap_bit_s is not None and self.tcp == "reno":
             yield "topo.flow_cap: tcp=reno cannot cap a flow; use tcp=tuned, bbr or stock"
 

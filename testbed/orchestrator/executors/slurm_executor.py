@@ -141,6 +141,8 @@ class SlurmJobs:
     def ended(self, timeout_s: float) -> Sequence[Ended]:
         deadline_s = time.monotonic() + timeout_s
         while True:
+            if self._cluster == SLURM:
+                self._queue.look(self._jobs)
             found = [_ended(ticket, job) for ticket, job in self._jobs.items() if self._is_done(ticket, job)]
             if found or time.monotonic() > deadline_s:
                 return found

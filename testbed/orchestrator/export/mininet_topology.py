@@ -125,6 +125,8 @@ def _profile_faults(profile: LinkProfile) -> Iterator[str]:
         ("losses in bursts", profile.gilbert_elliott),
         ("duplicates", profile.duplicate_ratio),
         ("reordering", profile.reorder_ratio),
+        ("a burst of the queue", profile.burst_bytes),
+        ("a cap of TCP flows", profile.flow_cap_bit_s),
     ):
         if value:
             yield f"{what}: Mininet's TCLink has none"

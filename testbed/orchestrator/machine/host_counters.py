@@ -130,9 +130,10 @@ class HostReader:
         self._before, self._processes = now, processes
         own_s = own_user_s(earlier, processes) if self._sees_workers else None
         return {
-            "cpu_idle_ratio": (now.idle_s - before.idle_s) / total_s,
+            # the kernel may take back what it counted as waiting for a disk, a hypervisor what it counted as stolen
+            "cpu_idle_ratio": max(0.0, now.idle_s - before.idle_s) / total_s,
             "cpu_pressure_s": _since(now.pressure_s, self._zero.pressure_s),
-            "steal_s": now.steal_s - before.steal_s,
+            "steal_s": max(0.0, now.steal_s - before.steal_s),
             "interval_s": interval_s,
             "sampler_late_s": late_s,
             **_softnet_since(now.softnet, self._zero.softnet),

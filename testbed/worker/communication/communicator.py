@@ -27,6 +27,7 @@ from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # its name in torch before 2.13
 _Issue = Callable[[], dist.Work | None]
 
 
@@ -164,7 +165,7 @@ class Communicator:
         gathered = torch.empty(self.world_size * width, dtype=torch.uint8, device=payload.device)
         return self._collective(
             f"all_gather of {width} bytes",
-            lambda: dist.all_gather_single(gathered, padded, async_op=True),
+            lambda: _gather(gathered, padded, async_op=True),
             lambda: [
                 piece[:size]
                 for piece, size in zip(gathered.split(width) if width else [gathered] * len(sizes), sizes, strict=True)

@@ -61,7 +61,7 @@ class Pending:
                 try:
                     self._work.wait()
                     self._issuer.accelerator.settle()  # NCCL's returns before anything has arrived
-                except RuntimeError as error:
+                except (RuntimeError, OSError) as error:
                     raise self._issuer.error(self._what, error) from error
             self._end()
         return self._result()

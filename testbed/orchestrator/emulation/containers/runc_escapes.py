@@ -81,19 +81,26 @@ def check(*, needed: bool) -> Check:
         said = done.stdout
     except (OSError, subprocess.TimeoutExpired):
         said = ""
-    found = open_escapes(said, _changelog(path))
+    changelog = _changelog(path)
+    found = open_escapes(said, changelog or "")
     line = " ".join(said.partition("\n")[0].split())[:60] or "a runc that says no version"
     if found is None:
         return Check(name, needed, False, f"{line}: nobody knows what it has", meaning, cure)
     grave = [one.name for one in found if one.matters]
     rest = [one.name for one in found if not one.matters]
+    if grave and changelog is None and "+" in line:  # a distribution's mark behind upstream's number
+        unknown = f"{line}: whether its package mended {', '.join(grave)} is not known, since no changelog is installed"
+        return Check(name, False, False, unknown, meaning, cure)
     has = f"{line} has {', '.join(grave)}" if grave else f"{line} has none that a node could take"
     note = f" ({', '.join(rest)} need a configuration that Longhaul's containers do not have)" if rest else ""
     return Check(name, needed, not grave, f"{has}{note}", meaning, cure)
 
 
-def _changelog(path: str) -> str:
-    """Return the changelog of the package that the program is of; empty for one that was put there by hand."""
+def _changelog(path: str) -> str | None:
+    """Return the changelog of the package that the program is of; empty for one that was put there by hand.
+
+    None if the machine has no changelogs, as images that leave out /usr/share/doc.
+    """
     if os.path.realpath(path).startswith(("/usr/local/", "/opt/", "/home/", "/root/")):
         return ""
     for file in CHANGELOGS:
@@ -102,4 +109,4 @@ def _changelog(path: str) -> str:
                 return lines.read(_MAX_CHANGELOG_BYTES).decode(errors="replace")
         except (OSError, EOFError, zlib.error):
             continue
-    return ""
+    return None

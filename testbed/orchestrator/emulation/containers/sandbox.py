@@ -98,11 +98,14 @@ class Sandbox:
     def hidden(self) -> list[Path]:
         """Return directories of runs that a node would see, and must not: in what is bound back, or in the root."""
         seen = self.bound_back()
+        root = os.stat("/").st_dev
         found = dict.fromkeys((self.runs, self.clone / "runs"))
         return [
             path
             for path in found
-            if path.is_dir() and (path.parts[1] in KEPT or any(path.is_relative_to(other) for other in seen))
+            if path.is_dir()
+            # of what is mounted below the root, a container sees only what is bound back
+            and ((path.parts[1] in KEPT and path.stat().st_dev == root) or any(path.is_relative_to(p) for p in seen))
         ]
 
     def mounts(self, node: str, disk: NodeDisk | None = None) -> list[dict[str, Any]]:

@@ -50,7 +50,11 @@ class SlowedTcp:
         self._object = _Object(_built(base).replace(_place(base).encode(), self.name.encode()))
         try:
             self._link = self._object.register(b"slowed")
-            self.set_dilation(dilation)
+            try:
+                self.set_dilation(dilation)
+            except BaseException:
+                os.close(self._link)
+                raise
         except BaseException:
             self._object.close()
             raise
@@ -138,9 +142,13 @@ class _Object:
         self._libbpf.bpf_map__set_map_flags(operations, _LINK)
         if self._libbpf.bpf_object__load(self._pointer) != 0:
             raise _error("this kernel refuses it (it takes Linux 6.10 with BTF)")
-        if not self._libbpf.bpf_map__attach_struct_ops(operations):
+        prepared = _pointer(self._libbpf.bpf_map__attach_struct_ops(operations))
+        if not prepared:
             raise _error("this kernel does not prepare it")
-        link = int(self._libbpf.bpf_link_create(self._libbpf.bpf_map__fd(operations), 0, _STRUCT_OPS, None))
+        held, prepared_as = self._libbpf.bpf_map__fd(operations), self._libbpf.bpf_link__fd(prepared)
+        if prepared_as != held:  # libbpf from 1.2 on has made the link by that
+            return int(prepared_as)
+        link = int(self._libbpf.bpf_link_create(held, 0, _STRUCT_OPS, None))
         if link < 0:
             raise _error("this kernel does not register it")
         return link

@@ -18,6 +18,8 @@ SAMPLES_SILENT_S = 4.0
 """Longest silence of counters that are read each second, by the wall. A reading a second late is a reason by itself."""
 PROBES_SILENT_S = 8.0
 """Longest silence of a link's probes, of which two a second are sent: a full queue drops some."""
+_ROUND_TRIPS = 4
+"""Round trips of the link that a probe may take besides: its own, one in a full queue, and as much again."""
 MIN_SAMPLES = 2
 """A run that is over before so many samples says nothing, and is told so by the rule on cores."""
 _STAGES = ("idle", "busy")
@@ -69,6 +71,7 @@ class Evidence:
         self._program = spec.program
         self._nodes = [node.name for node in spec.topology.nodes]
         self._links = {link.name: (link.a, link.b) for link in spec.topology.wan_links}
+        self._rtt_s = {link.name: link.rtt_s for link in spec.topology.wan_links}
         self._steps = spec.steps
         self._times: dict[_Source, list[float]] = defaultdict(list)
         self._measured: set[tuple[str, str, str]] = set()
@@ -170,6 +173,8 @@ class Evidence:
         for source in sorted(expected | self._times.keys()):
             begin_s, end_s = max(self._silences(source), key=lambda silence: silence[1] - silence[0])
             most_s = (PROBES_SILENT_S if source[0] == "rtt" else SAMPLES_SILENT_S) / self.dilation
+            if source[0] == "rtt":
+                most_s += _ROUND_TRIPS * self._rtt_s[source[1]]
             if end_s - begin_s > most_s:
                 what = _WORDS[source[0]].format(f"{source[1]} from {source[2]}" if source[2] else source[1])
                 yield f"{what} between {begin_s:.0f} and {end_s:.0f} s"

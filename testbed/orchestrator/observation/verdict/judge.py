@@ -79,6 +79,8 @@ from testbed.orchestrator.observation.verdict.script_rules import Scripts
 from testbed.orchestrator.observation.verdict.stall_rules import Stalls
 from testbed.orchestrator.observation.verdict.unknowns import Unknowns
 
+_IN_ROUNDS = ("federated", "fedbuff")
+"""Strategies whose steps last as long as their slowest client, or wait for clients that are away."""
 _NOT_OBSERVED = (
     "what the network between the machines does (nothing of it was asked or observed)",
     "whether the machines' cores were idle enough (nobody watched them)",
@@ -234,6 +236,19 @@ class Judge:
             yield False, f"{self._unread} events of the record could not be read"
 
 
+def _lasts_unlike(spec: RunSpec) -> bool:
+    """Return whether the strategy makes some steps longer than others that send as much.
+
+    A step that waits for an exchange which an earlier one began, one that inverts factors, a round of unlike clients.
+    """
+    params = spec.strategy.params
+    inverts_rarely = params.get("inverse_every", 1) != params.get("factor_every", 1)
+    return bool(params.get("overlap_steps")) or inverts_rarely or spec.strategy.name in _IN_ROUNDS
+
+
 def _is_steady(spec: RunSpec) -> bool:
+    """Return whether steps that send as much take as long, as far as is known beforehand."""
+    if _lasts_unlike(spec):
+        return False
     profiles = (profile for link in spec.topology.wan_links for _, _, profile in link.directions())
     return not spec.background and not any(profile.loss_ratio or profile.jitter_s for profile in profiles)

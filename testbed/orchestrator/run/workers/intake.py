@@ -19,6 +19,8 @@ from testbed.orchestrator.run.workers.messages import Message, checked_message
 MESSAGES_S, BURST = 2_000.0, 20_000
 """A rank that takes a step in a millisecond says some 1,000 a second."""
 BYTES_S, BURST_BYTES = 4e6, 64_000_000
+MIN_HELD_S = 0.1
+"""Shorter waits are not told of: they change nothing that is measured."""
 MAX_NAMES = 1_000
 """Bound of the metrics that one worker names."""
 MAX_BYTES = 2_000_000_000
@@ -119,7 +121,7 @@ class Intake:
             self._sleep(wait_s)
             self._held_s += wait_s
         yield checked
-        if self._held_s > 2 * self._told_s:
+        if self._held_s > max(MIN_HELD_S, 2 * self._told_s):
             self._told_s = self._held_s
             yield HeldBack(
                 rank=self.rank, node=self.node, messages=self._messages, size_bytes=self._bytes, held_s=self._held_s

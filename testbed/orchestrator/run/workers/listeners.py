@@ -46,6 +46,8 @@ class WorkerListeners:
 
     def close(self) -> None:
         for server in self._servers:
+            with contextlib.suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts; closing alone does not
             server.close()
 
     def _accept(self, server: socket.socket, node_of: NodeOf) -> None:

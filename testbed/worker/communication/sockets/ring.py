@@ -99,7 +99,7 @@ class _Channel:
     def __init__(self, plan: Sequence[Move], flat: Tensor, op: str, lines: tuple[_Lines, _Lines], ahead: int) -> None:
         self._flat, self._op, self._ahead = flat, op, ahead
         self._outgoing, self._incoming = lines
-        self._bytes = flat.numpy().data.cast("B")
+        self._bytes = flat.view(torch.uint8).numpy().data
         self._moves, self._to_post = deque(plan), deque(move for move in plan if move.receives)
         self._posted = deque[tuple[_Slice, Tensor, bytearray]]()
         self._sent = deque[_Slice]()
@@ -144,7 +144,7 @@ class _Channel:
         while self._to_post and len(self._posted) < self._ahead:
             move = self._to_post.popleft()
             into, header = torch.empty(move.stop - move.start, dtype=self._flat.dtype), bytearray(_SIZE.size)
-            message = self._incoming.post(memoryview(header), into.numpy().data.cast("B"))
+            message = self._incoming.post(memoryview(header), into.view(torch.uint8).numpy().data)
             self._posted.append((message, into, header))
 
 

@@ -12,7 +12,7 @@ from testbed.core.errors import Left
 from testbed.orchestrator.emulation.containers.rendezvous_service import RendezvousService
 from testbed.orchestrator.run.workers.listeners import WorkerListeners
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.communication.rendezvous import Rendezvous
+from testbed.worker.communication.rendezvous import Rendezvous, ServiceStore
 from testbed.worker.methods.parameter_server.membership.admission import come
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
@@ -47,6 +47,8 @@ def test_who_comes_back_finds_what_was_put_down_last(at_the_service: bool, servi
             assert (comm.rank, comm.world_size, comm.is_back) == (rank, 3, True)
             assert comm.rendezvous is not None and comm.rendezvous.get("here") == bytes(range(34))
             comm.close(together=False)
+            _leave(comm)
+        _leave(server)
 
 
 def test_where_nobody_is_it_leaves(service: str) -> None:
@@ -56,3 +58,10 @@ def test_where_nobody_is_it_leaves(service: str) -> None:
     schema, plan = Schema.of(net()), plan_up(codec="raw")
     with pytest.raises(Left, match="rank 1: came back, and found no server"):
         come(comm, lambda key: Wire(schema, key, plan, plan, clients=1, seed=0), HANG_S)
+    _leave(comm)
+
+
+def _leave(comm: Communicator) -> None:
+    """Close what a process closes by its end."""
+    if comm.rendezvous is not None and isinstance(comm.rendezvous.place, ServiceStore):
+        comm.rendezvous.place.close()

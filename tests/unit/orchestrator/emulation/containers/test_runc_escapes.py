@@ -79,7 +79,8 @@ def test_a_package_is_judged_by_its_changelog(tmp_path: Path, monkeypatch: pytes
         log.write_bytes(gzip.compress(text.encode()))
         assert check(needed=True).ok == ok
     log.write_bytes(b"no archive")
-    assert not check(needed=True).ok
+    found = check(needed=True)
+    assert not found.ok and not found.needed and "no changelog is installed" in found.line
 
 
 def test_without_runc_there_is_nothing_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

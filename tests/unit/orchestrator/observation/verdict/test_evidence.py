@@ -11,6 +11,8 @@ import pytest
 
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.observation.verdict.evidence_rules import Evidence
 from testbed.orchestrator.observation.verdict.judge import Judge
 
 Event = dict[str, Any]
@@ -107,6 +109,18 @@ def test_probes_of_a_link_that_is_down_are_not_awaited() -> None:
     assert "probes of link" in str(judged(events).verdict())
     events += [{**down, "t_s": 0.1 * last_s}, {**up, "t_s": 0.88 * last_s}]
     assert "probes of link" not in str(judged(events).verdict())
+
+
+def test_a_probe_may_take_its_round_trip_at_a_large_dilation() -> None:
+    """100 ms, and as much in a full queue, are 9.5 s by the wall at k = 45 until the first one is back."""
+    spec = compose(["topo=wan1g", "topo.rtt=100 ms", "dilation=45"])
+    evidence = Evidence(spec)
+    link = spec.topology.wan_links[0].name
+    for t_s, kind in ((0.21, "rtt"), (0.5, "step")):
+        evidence.add({"event": kind, "name": link, "t_s": t_s, "rank": 0, "step": 1})
+    assert not any("probes" in text for text in evidence.missing(is_emulated=True))
+    evidence.add({"event": "step", "t_s": 3.0, "rank": 0, "step": 2})
+    assert any("probes" in text for text in evidence.missing(is_emulated=True))
 
 
 ALTERED: dict[str, tuple[str, Callable[[Event], Event]]] = {

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from testbed.orchestrator.config.config import compose
+from testbed.orchestrator.observation.verdict.judge import _is_steady
 from testbed.orchestrator.observation.verdict.stall_rules import Stalls
 
 Event = dict[str, Any]
@@ -105,3 +107,19 @@ def test_a_few_long_steps_of_many_are_far_and_a_tenth_is_a_kind() -> None:
 
 def test_the_first_step_may_be_long() -> None:
     assert not found(run_of([3.0] + [0.1] * 50))
+
+
+@pytest.mark.parametrize(
+    ("words", "is_steady"),
+    [
+        ([], True),
+        (["strategy=diloco"], True),
+        (["strategy=diloco", "strategy.overlap_steps=2"], False),
+        (["strategy=spd_kfac"], True),
+        (["strategy=dkfac", "strategy.inverse_every=10"], False),
+        (["strategy=federated", "workload=speakers"], False),
+        (["topo=lossy"], False),
+    ],
+)
+def test_steps_that_a_strategy_makes_unlike_are_not_held_against_each_other(words: list[str], is_steady: bool) -> None:
+    assert _is_steady(compose(words)) == is_steady

@@ -123,6 +123,11 @@ def test_a_flood_waits_and_is_told(intake: Intake, clock: Clock) -> None:
     assert verdict != "valid" and any("worker 0 on oregon-0 sent more" in reason for reason in reasons)
 
 
+def test_a_wait_that_changes_nothing_is_not_told(intake: Intake, clock: Clock) -> None:
+    told = [one for one in flood(intake, BURST + 20) if one["event"] == "held_back"]
+    assert 0 < clock.now_s < module.MIN_HELD_S and not told
+
+
 def test_large_messages_wait_too(intake: Intake, clock: Clock) -> None:
     assert len(list(flood(intake, 100, 1_000_000))) > 100
     assert clock.now_s == pytest.approx((100e6 - module.BURST_BYTES) / module.BYTES_S)

@@ -85,6 +85,16 @@ def test_every_rank_has_the_maximum() -> None:
     assert on_all(3, SMALL, work) == [[2.0, 0.0]] * 3
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_summed_in_its_own_type(dtype: torch.dtype) -> None:
+    def work(ring: SocketRing) -> list[float]:
+        tensor = torch.full((2_000,), 0.5 * (ring.rank + 1), dtype=dtype)
+        ring.all_reduce(tensor)
+        return [float(tensor.min()), float(tensor.max())]
+
+    assert on_all(3, SMALL, work) == [[3.0, 3.0]] * 3
+
+
 @pytest.mark.parametrize(("size", "numel"), [(2, 400_000), (4, 1_000_003)])
 def test_a_ring_sends_what_a_ring_sends(size: int, numel: int) -> None:
     def work(ring: SocketRing) -> int:
