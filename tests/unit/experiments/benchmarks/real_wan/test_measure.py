@@ -55,9 +55,10 @@ def test_computing_over_communication_in_one_zone_is_fitted_to_as_well() -> None
 
 def test_nothing_of_runs_between_regions_goes_into_the_fit() -> None:
     for model in MODELS.values():
-        changed = Trained(**{**vars(model), "ratios": dict.fromkeys(model.ratios, 0.1)})
+        granularity = {run: told if run.startswith("A-") else 9.0 for run, told in model.granularity.items()}
+        ratios = dict.fromkeys(model.ratios, 0.1)
+        changed = Trained(**{**vars(model), "ratios": ratios, "granularity": granularity})
         zone = dict.fromkeys(model.local_samples_s, 1.0)
-        changed.granularity.update({run: 9.0 for run in changed.granularity if not run.startswith("A-")})
         assert fitted(changed, zone) == fitted(model, zone)
 
 

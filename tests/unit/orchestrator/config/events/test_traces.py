@@ -213,11 +213,11 @@ def test_a_trace_of_millions_of_lines_is_read_soon(tmp_path: Path) -> None:
     path.write_text("\n".join(map(str, range(1, 2_000_001))))
     begun_s = time.process_time()
     assert len(traces.read_mahimahi(path)) == 2_000_000
-    assert time.process_time() - begun_s < 2
+    assert time.process_time() - begun_s < 60, "it takes 0.8 s where nothing else runs, and minutes if it is quadratic"
     path.write_text("t_s,rate,rtt\n" + "".join(f"{row},{5e6 + row},{0.02 + row / 1e7:g}\n" for row in range(100_000)))
     begun_s = time.process_time()
     assert len(compiled(entry_of(path, format="csv"))) == 100_000
-    assert time.process_time() - begun_s < 2, "it takes 0.9 s where nothing else runs"
+    assert time.process_time() - begun_s < 60, "it takes 0.9 s where nothing else runs, and minutes if it is quadratic"
     path.write_text("t_s,rate\n" + "".join(f"{second},5e6\n" for second in range(200_000)))
     with pytest.raises(InputError, match="more than 100000 rows"):
         traces.read_csv(path)

@@ -91,7 +91,7 @@ def test_marks_that_are_a_pipe_do_not_block(tmp_path: Path) -> None:
     box: Any = Box(tmp_path, "a")
     started_s = time.monotonic()
     assert AttendedProcess(box, tmp_path / "marks").left_s is None
-    assert time.monotonic() - started_s < 5
+    assert time.monotonic() - started_s < 60, "it waited for the other end of the pipe"
 
 
 @pytest.mark.parametrize(
