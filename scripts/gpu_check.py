@@ -249,6 +249,10 @@ def emulated(checks: Checks, has_device: bool) -> None:
         checks.add(f"emulated, {workers} workers, processor", 75, act)
 
 
+_END_S = 20.0
+"""Seconds that a command which ran into its limit has to end in order."""
+
+
 def ended(command: list[str], room_s: float, given: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Return what a command said; it is in a session of its own, all of which is ended at the limit."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | (given or {})
@@ -264,6 +268,11 @@ def ended(command: list[str], room_s: float, given: dict[str, str] | None = None
     ) as process:
         try:
             stdout, stderr = process.communicate(timeout=room_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # a run removes its network and nodes
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=_END_S)
+            raise
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
