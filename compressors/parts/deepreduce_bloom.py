@@ -135,7 +135,7 @@ def _take(taken: NDArray[np.bool_], drawn: NDArray[Any], turns: Integers, count:
 
 
 def _places(indices: Tensor, j: int, size: int, stream: Stream) -> Tensor:
-    """Of hash function j: where in a filter of `size` bits, at most 2**45; int64."""
+    """Return the places that hash function j gives in a filter of `size` bits, at most 2**45; int64."""
     words = indices.to(torch.int32)
     first = hashes(words, stream.key)
     if j:

@@ -22,7 +22,7 @@ _MAX_INTEGER = 2**64
 _SPARSE_BYTES, _SPARSE_RATIO = 64_000_000, 1000
 """A larger file that takes so much less of the disk is no record: no file system packs one like that."""
 _SUSPECT = re.compile(r"NaN|Infinity|[0-9]{19}|[eE][+-]?[0-9]{3}|\\u[dD][89a-fA-F]")
-"""What a JSON text without it cannot hold: constants, numbers that are too large, halves of surrogate pairs."""
+"""Pattern of values that strict JSON cannot hold: constants, numbers that are too large, halves of surrogate pairs."""
 
 
 def open_regular(path: Path) -> TextIO:
