@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.core.errors import EXIT_INPUT
+from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT
 from testbed.worker.laws import fuzz
 from testbed.worker.laws.cases.malformed import Opponent
 from testbed.worker.plugins import compressor_catalogue
@@ -23,10 +23,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--payloads", type=int, default=None, help="of each job, at most")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=None, help="other bytes every time where none is given")
+    parser.add_argument("--write-seeds", action="store_true", help="into the corpus, a few for each; then end")
     asked = parser.parse_args(arguments)
     if unknown := sorted(set(asked.names) - set(known)):
         sys.stderr.write(f"{', '.join(unknown)}: unknown; known: {', '.join(known)}\n")
         return EXIT_INPUT
+    if asked.write_seeds:
+        for name in asked.names or known:
+            fuzz.write_seeds(name, opponent_of(name), folder_of(name))
+        return EXIT_COMPLETED
     seed = asked.seed if asked.seed is not None else int.from_bytes(os.urandom(4))
     names = shared(asked.names or known)
     return fuzz.Fuzz(names, folder_of, seed, asked.payloads, opponent_of).run(asked.seconds, max(1, asked.jobs))

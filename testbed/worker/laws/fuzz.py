@@ -38,7 +38,9 @@ CORPUS = Path(testbed.__file__).resolve().parents[1] / "tests" / "corpus" / "com
 SLICE_S = 0.5
 """How long one decoder is at it before the next has its turn."""
 STALL_S = 30.0
-"""A job that decodes nothing new for so long hangs."""
+"""CPU seconds of a job: one that decodes nothing new meanwhile hangs."""
+PATIENCE_S = 600.0
+"""The same in wall seconds, for a job that sleeps; a busy machine stretches them."""
 RESEALED_RATIO = 0.75
 """Share of payloads that get checksums of what they hold; the others try the checks themselves."""
 _LARGEST = 1 << 16
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_INPUT
     if asked.write_seeds:
         for name in asked.names or known:
-            write_seeds(name, asked.corpus)
+            write_seeds(name, opponent(name), asked.corpus / name)
         return EXIT_COMPLETED
     seed = asked.seed if asked.seed is not None else int.from_bytes(os.urandom(4))
     fuzz = Fuzz(asked.names or known, lambda name: asked.corpus / name, seed, asked.payloads)
@@ -76,10 +78,9 @@ def opponent(name: str) -> Opponent:
     return Decoder(case.make()) if case.traits.point_to_point else Peers(variants(case)[-1])
 
 
-def write_seeds(name: str, corpus: Path, most: int = 6) -> None:
-    """A sound payload, and of damaged ones the first that are refused in each of a decoder's ways."""
-    against, draw = opponent(name), random.Random(0)
-    pool = against.sound()
+def write_seeds(name: str, against: Opponent, folder: Path, most: int = 6) -> None:
+    """A sound payload, and of damaged ones the first that are refused in each of a reader's ways."""
+    draw, pool = random.Random(0), against.sound()
     kept = {"": next((data for data in pool if len(data) < 4096), pool[0])}
     with memory_limit(MEMORY_BYTES):
         for _ in range(1500):
@@ -87,9 +88,9 @@ def write_seeds(name: str, corpus: Path, most: int = 6) -> None:
             words = _words(against.meet(data, name))
             if len(kept) < most and len(data) < 4096:
                 kept.setdefault(words, data)
-    (corpus / name).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for data in kept.values():
-        (corpus / name / f"{zlib.crc32(data):08x}.bin").write_bytes(data)
+        (folder / f"{zlib.crc32(data):08x}.bin").write_bytes(data)
 
 
 def _words(refusal: str | None) -> str:
@@ -106,6 +107,16 @@ class _Job:
     process: ForkProcess | None = None
     seen: int = 0
     seen_s: float = 0.0
+    seen_cpu_s: float = 0.0
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of the fork so far; 0 once it has ended."""
+        assert self.process is not None
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def note(self, done: int, finds: int, name: int, data: bytes) -> None:
         self.memory[: _HEADER.size] = _HEADER.pack(done, finds, name, len(data))
@@ -167,7 +178,7 @@ class Fuzz:
         return [*self._opponent_of(name).sound(), *(data for data in kept if len(data) <= _LARGEST)]
 
     def _start(self, job: _Job, until_s: float) -> None:
-        job.seen_s = time.monotonic()
+        job.seen_s, job.seen_cpu_s = time.monotonic(), 0.0
         job.process = multiprocessing.get_context("fork").Process(target=self._work, args=(job, until_s), daemon=True)
         job.process.start()
 
@@ -176,8 +187,8 @@ class Fuzz:
         assert job.process is not None
         done, finds, name, data = job.told()
         if done != job.seen:
-            job.seen, job.seen_s = done, time.monotonic()
-        hangs = time.monotonic() - job.seen_s > STALL_S
+            job.seen, job.seen_s, job.seen_cpu_s = done, time.monotonic(), job.cpu_s()
+        hangs = job.cpu_s() - job.seen_cpu_s > STALL_S or time.monotonic() - job.seen_s > PATIENCE_S
         if job.process.is_alive() and not hangs:
             return False
         if hangs:
