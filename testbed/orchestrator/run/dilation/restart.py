@@ -14,6 +14,7 @@ from testbed.orchestrator.machine.ownership import give_to_caller
 from testbed.orchestrator.observation.verdict.judge import Judge
 from testbed.orchestrator.run.dilation.calibration import Calibration, calibrated_at
 from testbed.orchestrator.run.dilation.first_guess import most_dilation, on_grid
+from testbed.orchestrator.run.dilation.search import UNTRIED_RATIO
 
 MAX_SLOWDOWN = 4.0
 """Largest ratio of the dilations, so that a second attempt does not take longer than a user waits: assumed."""
@@ -34,7 +35,7 @@ def slowed(run: RunDir) -> tuple[RunSpec, str] | None:
     verdict, reasons = judge.verdict()
     if verdict != "invalid" or judge.needed_slowdown <= 1:
         return None
-    wanted = on_grid(min(MAX_SLOWDOWN, judge.needed_slowdown) * spec.dilation)
+    wanted = on_grid(min(MAX_SLOWDOWN, UNTRIED_RATIO * judge.needed_slowdown) * spec.dilation)
     dilation = min(wanted, most_dilation(spec))
     if dilation <= spec.dilation:
         return None

@@ -18,6 +18,7 @@ from testbed.orchestrator.run.dilation import restart
 from testbed.orchestrator.run.dilation.calibration import Calibration
 from testbed.orchestrator.run.dilation.first_guess import most_dilation, on_grid
 from testbed.orchestrator.run.dilation.restart import MAX_SLOWDOWN, put_aside, slowed
+from testbed.orchestrator.run.dilation.search import UNTRIED_RATIO
 from tests.unit.orchestrator.run.dilation.test_calibration import SPEC
 
 FIRST = dataclasses.replace(SPEC, dilation=2.0)
@@ -50,7 +51,7 @@ def test_a_run_that_was_late_is_made_slower(tmp_path: Path, event: dict[str, Any
     again = slowed(recorded(tmp_path, event))
     assert again is not None
     spec, why = again
-    assert spec.dilation == on_grid(slowdown * FIRST.dilation)
+    assert spec.dilation == on_grid(min(MAX_SLOWDOWN, UNTRIED_RATIO * slowdown) * FIRST.dilation)
     assert spec.hash == FIRST.hash, "what is chosen is no part of what was asked"
     assert f"at {FIRST.dilation:g} it was invalid" in why
 
@@ -71,7 +72,7 @@ def test_one_whose_cores_were_never_idle_is_made_slower(tmp_path: Path) -> None:
     }
     again = slowed(recorded(tmp_path, host, late_by(0.0)))
     assert again is not None
-    assert again[0].dilation == on_grid(MIN_SLOWDOWN * FIRST.dilation)
+    assert again[0].dilation == on_grid(UNTRIED_RATIO * MIN_SLOWDOWN * FIRST.dilation)
 
 
 @pytest.mark.parametrize(("late_s", "slowdown"), [(2.1e-3, 1.05), (3e-3, 1.5), (9e-3, 4.0)])
@@ -81,7 +82,9 @@ def test_delay_lines_say_how_much_slower(tmp_path: Path, late_s: float, slowdown
     lines = [{**line, "t_s": t_s, "late_p99_s": late_s if t_s < 3 else 0.0} for t_s in (1.0, 2.0, 3.0, 4.0, 5.0)]
     again = slowed(recorded(tmp_path, *lines))
     assert again is not None
-    assert again[0].dilation == min(on_grid(slowdown * FIRST.dilation), most_dilation(SPEC))
+    assert again[0].dilation == min(
+        on_grid(min(MAX_SLOWDOWN, UNTRIED_RATIO * slowdown) * FIRST.dilation), most_dilation(SPEC)
+    )
 
 
 @pytest.mark.parametrize("words", [{"auto_dilation": False}, {"guessed_dilation": True}])

@@ -112,8 +112,11 @@ def test_one_that_failed_is_not_tried_again() -> None:
     assert search.dilation >= WORTH_RATIO * 2.0 or not search.wants_another
 
 
-@pytest.mark.parametrize(("busy_ratio", "taken"), [(None, 4.0), (0.5, 4.0), (0.8, 4.0), (0.9, 4.5), (1.0, 4.8)])
-def test_of_steps_longer_than_a_pilot_busy_cores_are_known(busy_ratio: float | None, taken: float) -> None:
-    search = Search(4.0, most=4.8)
+@pytest.mark.parametrize(
+    ("busy_ratio", "most", "taken"),
+    [(None, 9.0, 4.6), (0.5, 9.0, 4.6), (0.9, 9.0, 4.6), (1.0, 9.0, 5.0), (1.0, 4.8, 4.8), (None, 4.2, 4.2)],
+)
+def test_of_steps_longer_than_a_pilot_busy_cores_are_known(busy_ratio: float | None, most: float, taken: float) -> None:
+    search = Search(4.0, most)
     search.take_cores(busy_ratio)
     assert (search.dilation, search.wants_another) == (taken, False)
