@@ -9,7 +9,7 @@ from testbed.core.parameters import Count
 
 
 class ACPSGD(LowRank):
-    """Send one thin factor of each matrix in a step, the other one in the next.
+    """Send one of the two thin factors of each matrix, in turn.
 
     Zhang, Zhang, Shi, Chu, Li, "Evaluation and Optimization of Gradient Compression for Distributed Deep Learning",
     ICDCS 2023 (ACP-SGD, alternate compressed Power-SGD): power iteration as in PowerSGD, half of it a step. In even
@@ -28,7 +28,7 @@ class ACPSGD(LowRank):
     buckets it follows its parameter.
 
     Args:
-        rank: Number r of columns of P and Q.
+        rank: Columns of P and Q (r).
 
     Raises:
         ValueError: rank is not a whole number from 1 up.

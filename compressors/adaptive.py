@@ -37,7 +37,9 @@ class _Candidates(Kind):
 
 
 class Adaptive(Compressor):
-    """Pick a compressor for each bucket by its size and by the links: the least lossy one that is fast enough.
+    """Pick for each bucket the least lossy compressor that is fast enough.
+
+    Pick a compressor for each bucket by its size and by the links: the least lossy one that is fast enough.
 
     No paper describes it. Costs as in Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005: a bucket of n elements takes
     messages * alpha + bytes a rank sends * beta + n * codec seconds. Candidates are in the order of what they lose, the
@@ -53,9 +55,10 @@ class Adaptive(Compressor):
     Keeps the state of each candidate, under its number. Measured links are not kept: a resumed run measures again.
 
     Args:
-        candidates: Candidates, the least lossy first: `{compressor: {_target_: …}, codec_s_element: …}`, with the
-            seconds of encoding and decoding an element, 0 if missing. Their own feedback must be auto.
-        within: Longest time of the picked one, in times of the fastest.
+        candidates: Compressors to choose from, the least lossy first. Each is `{compressor: {_target_: …},
+            codec_s_element: …}`, with the seconds of encoding and decoding an element, 0 if missing. Their own feedback
+            must be auto.
+        within: Longest time allowed, relative to the fastest candidate.
 
     Raises:
         ValueError: There is no candidate, one is no compressor, takes over the optimizer, keeps or is harmed by

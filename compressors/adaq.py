@@ -17,7 +17,7 @@ _HEADER = 16
 
 
 class AdaQ(Compressor):
-    """Send the largest positive entries as their mean, and the most negative ones as theirs.
+    """Send the most positive and the most negative entries as two means.
 
     Dryden, Moon, Jacobs, Van Essen, "Communication Quantization for Data-Parallel Training of Deep Neural Networks",
     MLHPC 2016, section on adaptive quantization: a fixed proportion of positive and one of negative entries. Recalled.

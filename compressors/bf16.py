@@ -8,7 +8,7 @@ from compressors.parts.halves import Halves
 
 
 class BFloat16(Halves):
-    """Send the upper half of each float32: bfloat16, rounded to nearest, ties to even.
+    """Send bfloat16, rounded to nearest, ties to even.
 
     Kalamkar et al., "A Study of BFLOAT16 for Deep Learning Training", arXiv:1905.12322.
     Differs from the paper: only gradients on the wire are bfloat16.

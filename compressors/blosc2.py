@@ -22,7 +22,9 @@ SHUFFLES = {"none": 0, "byte": 1, "bit": 2}
 
 
 class Blosc2(Compressor):
-    """Send float32 losslessly: in blocks, bytes or bits of one significance put together, then a codec.
+    """Send float32 losslessly, bytes or bits regrouped, then encoded.
+
+    Send float32 losslessly: in blocks, bytes or bits of one significance put together, then a codec.
 
     Alted, "Why Modern CPUs Are Starving and What Can Be Done about It", Computing in Science & Engineering 12(2), 2010;
     the codec is C-Blosc2 3 of the package blosc2. The bit shuffle is that of Masui et al., "A Compression Scheme for
@@ -35,9 +37,9 @@ class Blosc2(Compressor):
     Keeps no state. The codec works in a helper process (`codec_process`), with one thread.
 
     Args:
-        codec: Codec. All but zlib and zstd find nothing in gradients: they have no entropy code of their own.
-        shuffle: Unit by which values are put together by significance.
-        level: Level of the codec; higher than 1 is slower and no shorter, measured.
+        codec: Codec; only zlib and zstd shorten gradients. The others have no entropy code.
+        shuffle: Unit by which values are regrouped by significance.
+        level: Level; above 1 is slower and no shorter (measured).
 
     Raises:
         ValueError: a parameter is none of these, or a bucket has more than 2 GiB.

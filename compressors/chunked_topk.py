@@ -18,7 +18,7 @@ _LARGEST_CHUNK = 1 << 16
 
 
 class ChunkedTopK(Sparsifier):
-    """Send the k entries of largest magnitude of each chunk of fixed length.
+    """Send the k largest entries of each chunk.
 
     Sarfi, Therien, Lidin, Belilovsky, "Communication Efficient LLM Pre-training with SparseLoCo", 2025,
     arXiv:2508.15706 (chunks of 4096); Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", 2024,

@@ -21,7 +21,7 @@ is never further from a magnitude than zero is."""
 
 
 class CocktailSGD(Compressor):
-    """Draw entries at random, keep the largest of those, and quantise them to 4 bits.
+    """Draw entries, keep the largest, quantise them to 4 bits.
 
     Wang et al., "CocktailSGD: Fine-tuning Foundation Models over 500Mbps Networks", ICML 2023, PMLR 202.
     Differs from the paper: among all ranks, not through parameter servers; the sample has one entry of each of as many

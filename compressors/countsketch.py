@@ -21,7 +21,7 @@ _MAX_HASHED_CHUNKS = 512
 
 
 class CountSketch(Compressor):
-    """Sum small linear sketches of the gradients, and take from the sum the entries that stand out.
+    """Sum linear sketches of gradients, then extract the largest entries.
 
     Rothchild, Panda, Ullah, Ivkin et al., "FetchSGD: Communication-Efficient Federated Learning with Sketching", ICML
     2020, arXiv:2007.07682, Algorithm 1; the sketch is Charikar, Chen, Farach-Colton, "Finding Frequent Items in Data

@@ -42,7 +42,7 @@ class _Inner(Part):
 
 
 class DeepReduce(Around):
-    """Code the indices and the values a sparse compressor sends, each by a codec of its own.
+    """Encode a sparse compressor's indices and values separately.
 
     Xu, Kostopoulou, Dutta, Li, Ntoulas, Kalnis, "DeepReduce: A Sparse-tensor Communication Framework for Federated Deep
     Learning", NeurIPS 2021, arXiv:2102.03112.
@@ -60,16 +60,15 @@ class DeepReduce(Around):
     Keeps the state of `inner`.
 
     Args:
-        inner: Sparse compressor; its own feedback must be auto, since this one's counts.
-        index: Codec of indices: raw (32 bits an index), bitmap (n / k), rice (gaps), elias_fano, huffman (of the size
-            of gaps), bloom.
-        value: Codec of values: raw (32 bits a value), deflate, qsgd (about 8), fit_poly, fit_dexp (ceil(log2 k) each,
-            for the order).
-        policy: Rule of index=bloom for false positives; see `compressors/parts/deepreduce_bloom.py`.
-        false_positive_rate: Rate of index=bloom; the best for p0 and raw values is k / (15.4 (n - k)).
-        levels: Levels of value=qsgd.
-        bucket_size: Values that share a norm with value=qsgd.
-        segments: Segments for each sign with value=fit_poly.
+        inner: Sparse compressor; its own feedback must be auto.
+        index: Codec of indices. raw: 32 bits an index; bitmap: n / k; rice: of gaps; huffman: of the sizes of gaps.
+        value: Codec of values. raw: 32 bits a value; qsgd: about 8; fit_poly, fit_dexp: ceil(log2 k) each, for the
+            order.
+        policy: Handling of false positives (index=bloom). See `compressors/parts/deepreduce_bloom.py`.
+        false_positive_rate: False-positive rate (index=bloom). Best for p0 and raw values: k / (15.4 (n - k)).
+        levels: Levels (value=qsgd).
+        bucket_size: Values that share a norm (value=qsgd).
+        segments: Segments per sign (value=fit_poly).
 
     Raises:
         ValueError: a parameter is out of its range, or `inner` is no sparse compressor of one exchange.

@@ -23,7 +23,9 @@ _MAX_CHUNK = 256
 
 
 class DeMo(Compressor):
-    """Send the components of each rank's own momentum that change fastest: the largest ones of a cosine transform.
+    """Send the largest cosine components of each rank's momentum.
+
+    Send the components of each rank's own momentum that change fastest: the largest ones of a cosine transform.
 
     Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", arXiv:2411.19870, Algorithm 1. Momentum stays on
     its rank, m = decay * m + g; of every chunk of m the `kept` largest components of its discrete cosine transform are
@@ -40,9 +42,9 @@ class DeMo(Compressor):
 
     Args:
         chunk_size: Entries transformed together.
-        kept: Components sent of each chunk, at most chunk_size.
-        decay: Share of the momentum that is kept from step to step.
-        learning_rate: Distance of a step of 1; null: the optimizer's learning rate.
+        kept: Components sent per chunk; at most `chunk_size`.
+        decay: Decay of the momentum.
+        learning_rate: Step size; null: the optimizer's learning rate.
 
     Raises:
         ValueError: a parameter is out of its range.

@@ -18,7 +18,9 @@ _MUCH = 1.3
 
 
 class DGC(Sparsifier):
-    """Send about the k entries of largest magnitude, by a threshold from a sample; velocities are kept back.
+    """Send about k largest entries, with momentum correction.
+
+    Send about the k entries of largest magnitude, by a threshold from a sample; velocities are kept back.
 
     Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression: Reducing the Communication Bandwidth for Distributed
     Training", ICLR 2018, arXiv:1712.01887. Momentum correction and factor masking are those of `MomentumFeedback`.
@@ -33,11 +35,11 @@ class DGC(Sparsifier):
 
     Args:
         density: Sent / all entries after the warm-up.
-        sample: Sampled share of a bucket; more in small ones, so that about 100 sampled entries are above the
-            threshold.
-        warmup_steps: Steps over which the density falls in four equal stages of density**(1/5), density**(2/5), ...;
-            0: none. In short runs they are nearly all that is sent: in one of 80 steps 2 % of the entries on average.
-        momentum: Factor of `MomentumFeedback`; null: the optimizer's.
+        sample: Sampled share of a bucket. Small buckets are sampled more, so that about 100 sampled entries are above
+            the threshold.
+        warmup_steps: Steps over which the density falls; 0: none. It falls in four equal stages: density**(1/5),
+            density**(2/5), ... In a run of 80 steps these send 2 % of all entries on average, nearly all that is sent.
+        momentum: Momentum; null: the optimizer's.
 
     Raises:
         ValueError: a parameter is out of its range, momentum is given without momentum-corrected feedback, or a bucket

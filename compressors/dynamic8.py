@@ -13,7 +13,9 @@ _SHIFT = 13
 
 
 class Dynamic8(Blockwise):
-    """Quantise blocks of values to 8-bit numbers that spend bits on exponent or mantissa as they need.
+    """Quantise blocks to 8-bit numbers with a dynamic exponent.
+
+    Quantise blocks of values to 8-bit numbers that spend bits on exponent or mantissa as they need.
 
     Dettmers, "8-Bit Approximations for Parallelism in Deep Learning", ICLR 2016, arXiv:1511.04561 (dynamic tree data
     type); blocks as in Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", ICLR

@@ -28,7 +28,9 @@ _TINY = 1e-30
 
 
 class EDEN(Compressor):
-    """Rotate blocks at random, quantise the nearly normal result with the best levels, scale it to be unbiased.
+    """Rotate blocks, quantise to the best levels, scale to unbiased.
+
+    Rotate blocks at random, quantise the nearly normal result with the best levels, scale it to be unbiased.
 
     Vargaftik, Ben Basat, Portnoy, Mendelson, Ben-Itzhak, Mitzenmacher, "EDEN: Communication-Efficient and Robust
     Distributed Mean Estimation for Federated Learning", ICML 2022, arXiv:2108.08842, Algorithm 1; with 1 bit it is

@@ -7,7 +7,7 @@ from compressors.parts.block_signs import BlockSigns, BlockSize
 
 
 class EFSignSGD(Compressor):
-    """Send the sign of each value, and the mean magnitude of each block.
+    """Send signs, and each block's mean magnitude.
 
     Karimireddy, Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML
     2019, arXiv:1901.09847, Algorithm 1: the scaled sign (|x|_1 / n) sign(x) with error feedback.

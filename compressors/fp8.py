@@ -13,7 +13,7 @@ _FORMATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 
 
 class Float8(Blockwise):
-    """Send 8-bit floats, each block scaled so that its largest magnitude is the largest 8-bit float.
+    """Send 8-bit floats, each block scaled to the largest one.
 
     Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433.
     Differs from the paper: scales are of blocks, float32, and computed for each step.
@@ -28,7 +28,7 @@ class Float8(Blockwise):
     Keeps no state.
 
     Args:
-        format: Number type: e4m3, with 3 bits of mantissa and values up to 448, or e5m2, with 2 bits and up to 57344.
+        format: Number format: e4m3 (up to 448) or e5m2 (57344). They have 3 and 2 bits of mantissa.
         block_size: Values that share a scale.
 
     Raises:

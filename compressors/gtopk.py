@@ -11,7 +11,9 @@ from testbed.core.parameters import Share
 
 
 class GlobalTopK(Compressor):
-    """Send k entries up a tree in which each meeting keeps the k largest sums, and the k that are left down again.
+    """Sum k entries up a tree that keeps the k largest.
+
+    Send k entries up a tree in which each meeting keeps the k largest sums, and the k that are left down again.
 
     Shi, Wang, Chu, Tang et al., "A Distributed Synchronous SGD Algorithm with Global Top-k Sparsification for Low
     Bandwidth Networks", ICDCS 2019, arXiv:1901.04359, Algorithms 2 and 3.

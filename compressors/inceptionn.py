@@ -30,7 +30,9 @@ _BYTES = (0, 1, 2, 4)
 
 
 class Inceptionn(Compressor):
-    """Send 0, 8, 16 or 32 bits of each value, by its magnitude, and a tag of two bits that says how many.
+    """Send 0, 8, 16 or 32 bits per value, by magnitude.
+
+    Send 0, 8, 16 or 32 bits of each value, by its magnitude, and a tag of two bits that says how many.
 
     Li et al., "A Network-Centric Hardware/Algorithm Co-Design to Accelerate Distributed Training of Deep Neural
     Networks", MICRO 2018, doi:10.1109/MICRO.2018.00023 (INCEPTIONN). The classes follow GRACE's description of it, as
@@ -53,7 +55,7 @@ class Inceptionn(Compressor):
     Keeps no state.
 
     Args:
-        error_bound: Error bound / root mean square of the bucket.
+        error_bound: Error bound / RMS of the bucket.
 
     Raises:
         ValueError: error_bound is below 2**-11, or not below 1.

@@ -8,7 +8,7 @@ from compressors.parts.blockwise import BlockSize, Blockwise, contraction_of
 
 
 class Int4(Blockwise):
-    """Quantise blocks of values to 4 bits, each block scaled by its largest magnitude, two codes a byte.
+    """Quantise blocks to 4 bits, scaled by their largest entry.
 
     Wang et al., "ZeRO++: Extremely Efficient Collective Communication for Giant Model Training", ICLR 2024,
     arXiv:2306.10209, which sends gradients so; blocks as in Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers
@@ -25,7 +25,7 @@ class Int4(Blockwise):
     Keeps no state.
 
     Args:
-        block_size: Values of one plane that share a scale.
+        block_size: Values that share a scale. All are of one plane.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.

@@ -8,7 +8,7 @@ from compressors.parts.blockwise import BlockSize, Blockwise
 
 
 class Int8(Blockwise):
-    """Quantise blocks of values to 8 bits, each block scaled by its largest magnitude.
+    """Quantise blocks to 8 bits, scaled by their largest entry.
 
     Dettmers, "8-Bit Approximations for Parallelism in Deep Learning", ICLR 2016, arXiv:1511.04561; blocks as in
     Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", ICLR 2022, arXiv:2110.02861,

@@ -24,7 +24,9 @@ _TINY = 1e-30
 
 
 class IntSGD(Compressor):
-    """Multiply by one number that all ranks know from the past, round to integers at random, and sum those.
+    """Scale by a shared number, round randomly to integers, sum.
+
+    Multiply by one number that all ranks know from the past, round to integers at random, and sum those.
 
     Mishchenko, Wang, Kovalev, Richtarik, "IntSGD: Adaptive Floatless Compression of Stochastic Gradients", ICLR 2022,
     arXiv:2102.08374, Algorithm 1 with the moving average of its section on practice (recalled):
@@ -43,8 +45,8 @@ class IntSGD(Compressor):
     Keeps r for each bucket, one number, equal on all ranks. In other buckets it starts again.
 
     Args:
-        dtype: Number type of the sum: int8, for up to 127 ranks, or int32.
-        beta: Share of r that is kept from step to step.
+        dtype: Sum type: int8 (up to 127 ranks) or int32.
+        beta: Decay of r.
 
     Raises:
         ValueError: A parameter is none of these; all of them at once.

@@ -14,7 +14,9 @@ _INFINITY = 0x7F800000
 
 
 class Natural(Compressor):
-    """Round each value at random to one of the two powers of two around it, and send sign and exponent.
+    """Round each value at random to a power of two.
+
+    Round each value at random to one of the two powers of two around it, and send sign and exponent.
 
     Horvath, Ho, Horvath, Sahu, Canini, Richtarik, "Natural Compression for Distributed Deep Learning", MSML 2022, PMLR
     190:129-141, arXiv:1905.10988, definition of C_nat; 9 bits a value, as there for float32.

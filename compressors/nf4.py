@@ -14,7 +14,7 @@ _CELLS = 1 << 11
 
 
 class NormalFloat4(Blockwise):
-    """Quantise blocks of values to 4 bits whose 16 levels are quantiles of the normal distribution.
+    """Quantise blocks to 4 bits, at quantiles of the normal distribution.
 
     Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA: Efficient Finetuning of Quantized LLMs", NeurIPS 2023,
     arXiv:2305.14314, section 3 (NormalFloat).
@@ -31,7 +31,7 @@ class NormalFloat4(Blockwise):
     Keeps no state.
 
     Args:
-        block_size: Values of one plane that share a scale.
+        block_size: Values that share a scale. All are of one plane.
 
     Raises:
         ValueError: block_size is not a whole number from 8 to 2**20.

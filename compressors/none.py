@@ -8,7 +8,7 @@ from compressors.base.payload import from_bytes, put, require_size, to_bytes
 
 
 class Uncompressed(Compressor):
-    """Send every float32 as it is: the baseline.
+    """Send every float32: the baseline.
 
     Lossless, linear, summed in float32 on the way.
     Wire: values (n,) float32; 4n bytes.

@@ -35,7 +35,9 @@ class _Plan:
 
 
 class OkTopK(Compressor):
-    """Send the largest entries to the ranks that own their regions, sum there, and gather the largest sums.
+    """Sum the largest entries at owners, gather the largest sums.
+
+    Send the largest entries to the ranks that own their regions, sum there, and gather the largest sums.
 
     Li and Hoefler, "Near-Optimal Sparse Allreduce for Distributed Deep Learning", PPoPP 2022, arXiv:2201.07598,
     sections 3 and 4: regions are cut so that every rank receives about as much; thresholds are found every `reestimate`
@@ -55,7 +57,7 @@ class OkTopK(Compressor):
 
     Args:
         density: Kept / all entries.
-        reestimate: Steps from one estimation of thresholds and boundaries to the next.
+        reestimate: Steps between estimations of thresholds and boundaries.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.

@@ -7,7 +7,7 @@ from compressors.parts.block_signs import BlockSigns, BlockSize
 
 
 class OneBit(Compressor):
-    """Send one bit a value, which stands for the mean of the values of that sign in its block.
+    """Send one bit per value, for two means per block.
 
     Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed
     Training of Speech DNNs", Interspeech 2014: threshold 0, two reconstruction values.

@@ -10,7 +10,7 @@ from testbed.core.parameters import Count, Fraction, LearningRate, Share
 
 
 class OneBitAdam(CompressedAdam):
-    """Be Adam for some steps; then keep its variance, and send its momentum as signs.
+    """Run Adam, then freeze its variance and send momentum signs.
 
     Tang, Gan, Awan, Rajbhandari, Li, Lian, Liu, Zhang, He, "1-bit Adam: Communication Efficient Large-Scale Training
     with Adam's Convergence Speed", ICML 2021, arXiv:2102.02888, Algorithm 1. With m the momentum all ranks share: each
@@ -29,14 +29,13 @@ class OneBitAdam(CompressedAdam):
     their parameters.
 
     Args:
-        warm_up_steps: Steps of Adam with gradients sent as they are. The paper has 15 to 25 % of all steps, until v is
-            stable. They are most of what a short run sends: in one of 80 steps 27 % of what would be sent without
-            compression.
+        warm_up_steps: Uncompressed Adam steps at the start. The paper takes 15 to 25 % of all steps, until v is stable.
+            In a run of 80 steps they send 27 % of the uncompressed bytes, most of the total.
         learning_rate: Adam's learning rate; null: the workload's.
-        beta1: Share of m that is kept from step to step.
-        beta2: Share of v that is kept from step to step.
+        beta1: Decay of the first moment.
+        beta2: Decay of the second moment.
         eps: Term added to the denominator.
-        floor: Least root of v once it is frozen, in means over its tensor.
+        floor: Lower bound of sqrt(v), relative to its tensor's mean. It holds once v is frozen.
         block_size: Values that share a magnitude.
 
     Raises:

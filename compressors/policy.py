@@ -79,7 +79,9 @@ class _Rules(Kind):
 
 
 class Policy(Compressor):
-    """Give each tensor of a bucket to a compressor by its name and size: the first rule that matches.
+    """Give each tensor to a compressor by name and size.
+
+    Give each tensor of a bucket to a compressor by its name and size: the first rule that matches.
 
     No paper describes it: users leave norms and biases as they are, and send matrices through what `otherwise` says.
 
@@ -93,9 +95,9 @@ class Policy(Compressor):
     Keeps the state of each compressor, under the number of its rule, and feedback with it.
 
     Args:
-        rules: Rules `{names: …, min_numel: …, max_numel: …, min_dims: …, max_dims: …, compressor: {_target_: …}}`; all
-            but the compressor may be missing. `names` is a pattern as in a shell, or a list of them; limits are
-            inclusive, in elements and dimensions.
+        rules: Rules, first match wins: `{names, min_numel, max_numel, min_dims, max_dims, compressor}`. All but the
+            compressor may be missing. `names` is a pattern as in a shell, or a list of them; limits are inclusive, in
+            elements and dimensions.
         otherwise: Compressor of all other tensors.
 
     Raises:

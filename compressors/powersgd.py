@@ -10,7 +10,7 @@ from testbed.core.parameters import Count, CountOrZero
 
 
 class PowerSGD(LowRank):
-    """Send each matrix as the product of two thin ones, found by one step of power iteration.
+    """Send each matrix as a product of two thin ones.
 
     Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
     NeurIPS 2019, arXiv:1905.13727, Algorithms 1 and 2.
@@ -27,9 +27,9 @@ class PowerSGD(LowRank):
     other buckets it follows its parameter.
 
     Args:
-        rank: Number r of columns of P and Q.
-        start_step: First step that is compressed, counted from 0. Each bucket of an earlier step is summed as it is, in
-            float32, and no residual grows. 2 is what torch's powersgd_hook calls start_powerSGD_iter=2.
+        rank: Columns of P and Q (r).
+        start_step: First compressed step, from 0. Earlier buckets are summed in float32, without residual. torch's
+            powersgd_hook calls 2 start_powerSGD_iter=2.
 
     Raises:
         ValueError: rank is not a whole number from 1 up, or start_step is not one from 0 up.

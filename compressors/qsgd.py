@@ -7,7 +7,7 @@ from compressors.parts.stochastic import BucketSize, Levels, RandomLevels, norms
 
 
 class QSGD(RandomLevels):
-    """Round each value at random to a multiple of its bucket's norm over the number of levels.
+    """Round at random to levels of the bucket's norm.
 
     Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding",
     NeurIPS 2017, arXiv:1610.02132, section 3.1, with the buckets of section 4.
@@ -24,7 +24,7 @@ class QSGD(RandomLevels):
     Keeps no state.
 
     Args:
-        levels: Number s of steps from zero to the norm.
+        levels: Levels from zero to the norm (s).
         bucket_size: Values that share a norm.
 
     Raises:

@@ -12,7 +12,9 @@ from testbed.core.parameters import Flag, Share
 
 
 class RandomK(Sparsifier):
-    """Send k entries of each bucket drawn at random, the same ones on every rank, so that values alone are summed.
+    """Send k random entries, the same ones on every rank.
+
+    Send k entries of each bucket drawn at random, the same ones on every rank, so that values alone are summed.
 
     Wangni, Wang, Liu, Zhang, "Gradient Sparsification for Communication-Efficient Distributed Optimization", NeurIPS
     2018, arXiv:1710.09854 (random dropping, scaled); Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS
@@ -27,7 +29,7 @@ class RandomK(Sparsifier):
     Keeps no state.
 
     Args:
-        density: Sent / all entries.
+        density: Kept / all entries.
         scaled: Sent values are multiplied by n/k.
 
     Raises:

@@ -21,7 +21,9 @@ _EVERY, _OFF = 5, 0.2
 
 
 class SIDCo(Sparsifier):
-    """Send the entries above a threshold that a fitted distribution says a share `density` of them exceeds.
+    """Send entries above a threshold from a fitted distribution.
+
+    Send the entries above a threshold that a fitted distribution says a share `density` of them exceeds.
 
     Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based Gradient Compression Technique for
     Distributed Training Systems", MLSys 2021, arXiv:2101.10761. Magnitudes are taken to be exponential, gamma or
@@ -41,9 +43,9 @@ class SIDCo(Sparsifier):
     Keeps of each bucket the number of stages, which begins with one, and how far off the last counts were.
 
     Args:
-        density: Sent / all entries.
+        density: Kept / all entries.
         distribution: Distribution of magnitudes that is fitted.
-        stages: Number of fits; 0 adapts it to the counts that are found.
+        stages: Number of fits; 0: adaptive. It adapts to the counts found.
 
     Raises:
         ValueError: a parameter is out of its range, or a bucket has more than 2**31 - 1 entries.

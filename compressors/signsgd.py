@@ -10,7 +10,7 @@ from testbed.core.parameters import LearningRate
 
 
 class SignSGD(MajorityVote):
-    """Step by the sign that most ranks' gradients have.
+    """Step by the majority sign of gradients.
 
     Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD: Compressed Optimisation for Non-Convex Problems", ICML 2018,
     arXiv:1802.04434, Algorithm 3; Bernstein, Zhao, Azizzadenesheli, Anandkumar, "signSGD with Majority Vote is
@@ -25,8 +25,8 @@ class SignSGD(MajorityVote):
     Keeps no state.
 
     Args:
-        learning_rate: Distance that each parameter moves in a step; null: the workload's, which is meant for gradients
-            and mostly far too large.
+        learning_rate: Step size; null: the workload's learning rate. That is meant for gradients, and mostly far too
+            large.
 
     Raises:
         ValueError: learning_rate is not in (0, 10).

@@ -14,7 +14,7 @@ from testbed.core.parameters import Fraction, LearningRate
 
 
 class Signum(MajorityVote):
-    """Step by the sign that most ranks' momenta have.
+    """Step by the majority sign of momenta.
 
     Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD: Compressed Optimisation for Non-Convex Problems", ICML 2018,
     arXiv:1802.04434, Algorithm 2; Bernstein, Zhao, Azizzadenesheli, Anandkumar, "signSGD with Majority Vote is
@@ -30,9 +30,9 @@ class Signum(MajorityVote):
     Keeps the momentum of this rank, 4 bytes a parameter. In other buckets momenta follow their parameters.
 
     Args:
-        momentum: Factor m; null: that of the workload's SGD.
-        learning_rate: Distance that each parameter moves in a step; null: the workload's, which is meant for gradients
-            and mostly far too large.
+        momentum: Momentum; null: the SGD's of the workload.
+        learning_rate: Step size; null: the workload's learning rate. That is meant for gradients, and mostly far too
+            large.
 
     Raises:
         ValueError: momentum is not in [0, 1), or learning_rate not in (0, 10).

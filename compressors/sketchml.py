@@ -19,7 +19,9 @@ _HALF = 1 << 15
 
 
 class SketchML(Compressor):
-    """Sort values into about equally full buckets, and send the bucket of each value and the mean of each bucket.
+    """Send each value's quantile bucket, and the buckets' means.
+
+    Sort values into about equally full buckets, and send the bucket of each value and the mean of each bucket.
 
     Jiang, Fu, Yang, Cui, "SketchML: Accelerating Distributed Machine Learning with Data Sketches", SIGMOD 2018,
     section 3.2 (quantile-bucket quantification); the form for dense gradients is that of GRACE, Xu et al., ICDCS 2021.

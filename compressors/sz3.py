@@ -19,7 +19,7 @@ ALGORITHMS = {"lorenzo_reg": 0, "interp_lorenzo": 1, "interp": 2, "nopred": 3}
 
 
 class SZ3(Compressor):
-    """Send an error-bounded lossy encoding: prediction, quantisation, Huffman code, zstd.
+    """Send an error-bounded encoding: prediction, quantisation, Huffman code, zstd.
 
     Liang et al., "SZ3: A Modular Framework for Composing Prediction-Based Error-Bounded Lossy Compressors", IEEE
     Transactions on Big Data 9(2), 2023, arXiv:2111.02925; the codec is SZ3 3.4 through pysz.
@@ -34,8 +34,8 @@ class SZ3(Compressor):
     Keeps no state. The codec works in a helper process (`codec_process`).
 
     Args:
-        error_bound: Absolute bound / root mean square of the bucket.
-        algorithm: Predictor. Gradients have no smooth order, so nopred loses nothing and is the fastest.
+        error_bound: Error bound / RMS of the bucket.
+        algorithm: Predictor; nopred is fastest and loses nothing. Gradients have no smooth order.
 
     Raises:
         ValueError: error_bound is not above 0, or the algorithm is unknown.

@@ -12,7 +12,9 @@ from testbed.core.kinds import Number
 
 
 class TernGrad(RandomLevels):
-    """Send each value as -1, 0 or 1 times its bucket's largest magnitude, at random with the value as expectation.
+    """Send -1, 0 or 1 times the bucket's largest entry.
+
+    Send each value as -1, 0 or 1 times its bucket's largest magnitude, at random with the value as expectation.
 
     Wen, Xu, Yan, Wu, Wang, Chen, Li, "TernGrad: Ternary Gradients to Reduce Communication in Distributed Deep
     Learning", NeurIPS 2017, arXiv:1705.07878, Algorithm 1; `clip_sigmas` is gradient clipping, there c = 2.5.
@@ -29,7 +31,7 @@ class TernGrad(RandomLevels):
 
     Args:
         bucket_size: Values that share a scale.
-        clip_sigmas: Limit c: magnitudes beyond c times the bucket's root mean square count as that; null: no clipping.
+        clip_sigmas: Magnitudes are clipped at c RMS; null: never.
 
     Raises:
         ValueError: bucket_size is not a whole number from 8 to 2**20, or clip_sigmas neither None nor from 1 to 1e6.

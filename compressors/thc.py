@@ -32,7 +32,7 @@ _FEW_LEVELS = 10
 
 
 class THC(Compressor):
-    """Rotate blocks at random, agree on the range of each, and sum small integers.
+    """Rotate blocks, agree on their ranges, sum small integers.
 
     Li, Ben Basat, Vargaftik, Lao, Xu, Mitzenmacher, Yu, "THC: Accelerating Distributed Deep Learning Using Tensor
     Homomorphic Compression", NSDI 2024, arXiv:2302.08545: the uniform variant; its p = 1/32 and the truncated range are
@@ -53,10 +53,10 @@ class THC(Compressor):
     Keeps no state.
 
     Args:
-        levels: Steps of a range, at most 255 with uint8; 15 take 4 bits before they are summed.
-        truncated: Share p of normal values beyond the range; 0: none.
+        levels: Steps of a range; at most 255 with uint8. 15 take 4 bits before they are summed.
+        truncated: Share of normal values beyond the range (p).
         block_size: Entries that are rotated together.
-        dtype: Number type of the sum: uint8, for up to 255 / levels ranks, or int32.
+        dtype: Sum type: uint8 (up to 255 / `levels` ranks) or int32.
 
     Raises:
         ValueError: A parameter is none of these; all of them at once.

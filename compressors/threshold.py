@@ -17,7 +17,7 @@ _PLANNED = 0.01
 
 
 class Threshold(Sparsifier):
-    """Send the entries whose magnitude is at least a threshold.
+    """Send entries at or above a threshold.
 
     Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", Interspeech 2015 (recalled).
     Differs from the paper: values go in full, not as one sign of the threshold's size; by default the threshold is a
@@ -32,8 +32,8 @@ class Threshold(Sparsifier):
     Keeps no state.
 
     Args:
-        threshold: Least magnitude that is sent, in units of the gradient, or of its root mean square if relative.
-        relative: The threshold is a multiple of the root mean square of the bucket.
+        threshold: Least magnitude sent, in units of the gradient.
+        relative: `threshold` is a multiple of the bucket's RMS.
 
     Raises:
         ValueError: threshold is not above 0 and below 1e38, relative is neither true nor false, or a bucket has more

@@ -9,7 +9,7 @@ from testbed.core.parameters import Share
 
 
 class TopK(Sparsifier):
-    """Send the k entries of largest magnitude of each bucket.
+    """Send the k largest entries of each bucket.
 
     Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017, arXiv:1704.05021.
     Differs from the paper: k is exact in every bucket, and a threshold from a sample only filters candidates first;

@@ -15,7 +15,9 @@ from testbed.core.parameters import Count, Fraction, LearningRate, Share
 
 
 class ZeroOneAdam(CompressedAdam):
-    """Be Adam with a variance that is renewed more and more rarely, with momentum sent as signs, then not every step.
+    """Run Adam with ever rarer variance updates, sending momentum signs.
+
+    Be Adam with a variance that is renewed more and more rarely, with momentum sent as signs, then not every step.
 
     Lu, Li, Zhang, De Sa, He, "Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam", ICLR 2023,
     arXiv:2202.06009, Algorithm 1, with the policies of its experiments: the variance is renewed in steps whose distance
@@ -39,18 +41,17 @@ class ZeroOneAdam(CompressedAdam):
     follow their parameters.
 
     Args:
-        variance_renewals: Renewals of the variance before their distance doubles: kappa of the paper.
-        freeze_step: Step from which on the variance stays, and averages may be skipped. Up to there 45 of 100 steps
-            send gradients as they are, most of what a short run sends: 52 % of what would be sent without compression
-            in one of 80 steps, 13 % in one of 400. Too early, it diverges: frozen at 40, one of three trainings of
-            glyphs did.
+        variance_renewals: Variance renewals before their distance doubles (kappa).
+        freeze_step: Step at which the variance freezes. From then on averages may be skipped. Up to there 45 of 100
+            steps are uncompressed: they send 52 % of the uncompressed bytes in a run of 80 steps, 13 % in one of 400,
+            most of the total. Freezing too early diverges: at step 40, one of three trainings of glyphs did.
         interval_steps: Steps after which averages become half as frequent.
-        longest_interval: Most steps from one average to the next: H of the paper.
+        longest_interval: Most steps between averages (H).
         learning_rate: Adam's learning rate; null: the workload's.
-        beta1: Share of m that is kept from step to step.
-        beta2: Share of v that is kept from step to step.
+        beta1: Decay of the first moment.
+        beta2: Decay of the second moment.
         eps: Term added to the denominator.
-        floor: Least root of v once signs were sent, in means over its tensor.
+        floor: Lower bound of sqrt(v), relative to its tensor's mean. It holds once signs were sent.
         block_size: Values that share a magnitude.
 
     Raises:

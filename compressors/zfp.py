@@ -32,7 +32,9 @@ MODES = ("accuracy", "precision", "rate")
 
 
 class ZFP(Compressor):
-    """Send blocks of 4 values under one exponent, transformed, their bits in order of significance until enough.
+    """Send blocks of 4 transformed values as bit planes.
+
+    Send blocks of 4 values under one exponent, transformed, their bits in order of significance until enough.
 
     Lindstrom, "Fixed-Rate Compressed Floating-Point Arrays", IEEE Transactions on Visualization and Computer Graphics
     20(12), 2014; fixed precision and fixed accuracy came with the library, zfp 1.0 through zfpy.
@@ -50,10 +52,10 @@ class ZFP(Compressor):
     Keeps no state. The codec works in a helper process (`codec_process`).
 
     Args:
-        mode: Parameter that is used: accuracy (error_bound), precision or rate.
-        error_bound: Tolerance / root mean square of the bucket.
+        mode: Mode: accuracy (`error_bound`), precision or rate.
+        error_bound: Error bound / RMS of the bucket.
         precision: Bit planes kept of each block.
-        rate: Bits of each value. A block's exponent takes 9 of its 4 rate bits: below 6 more is lost than sent.
+        rate: Bits per value. A block's exponent takes 9 of its 4 rate bits, so that below 6 more is lost than sent.
 
     Raises:
         ValueError: a parameter is none of these.

@@ -19,13 +19,18 @@ from testbed.worker.laws.cases import catalogue
 from testbed.worker.plugins import compressor_catalogue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compressors.md"
+_ROUTES = {"gather": "Gathered", "sum": "Summed", "own": "Own exchange"}
 
 
-def rows() -> Iterator[tuple[str, ...]]:
+def rows() -> Iterator[tuple[str, str]]:
+    """Yield the route of each compressor, and its line: what it does, feedback and promises, and its paper."""
     for name in compressor_catalogue.names():
         codec = catalogue.case(compressor_catalogue.part(name)).make()
         text = inspect.getdoc(type(codec)) or ""
-        yield name, _summary(text), _paper(text), _route(codec), _promises(codec), codec.feedback_kind
+        feedback = [] if codec.feedback_kind == "off" else [codec.feedback_kind]
+        said = ", ".join([*feedback, *_promises(codec)])
+        about = "; ".join(filter(None, (_summary(text), said, _paper(text))))
+        yield _route(codec), f"- `{name}`: {about}."
 
 
 def _summary(text: str) -> str:
@@ -37,7 +42,7 @@ def _paper(text: str) -> str:
     text = " ".join(text.split())
     found = re.search(r'"[^"]{12,}"([^"]*)', text)
     if found is None:
-        return "-"
+        return ""
     author = re.split(r",| and | et al", text[: found.start()].split(". ")[-1])[0]
     venue = re.split(r"[,;:(.]", found[1].lstrip(", "))[0].strip()
     number = re.search(r"arXiv:(\d{4}\.\d{4,5})", found[1].split(";")[0])
@@ -51,22 +56,25 @@ def _route(codec: Compressor) -> str:
     return "sum" if codec.traits.sum_dtype is not None else "gather"
 
 
-def _promises(codec: Compressor) -> str:
+def _promises(codec: Compressor) -> Iterator[str]:
     traits = codec.traits
-    said = ["unbiased"] if traits.unbiased else []
+    if traits.unbiased:
+        yield "unbiased"
     if traits.contraction:
-        said.append(f"d = {traits.contraction:.3g}")
+        yield f"d={traits.contraction:.3g}"
     if traits.max_world is not None:
-        said.append(f"at most {traits.max_world} ranks")
+        yield f"≤{traits.max_world} ranks"
     if traits.owns != "nothing":
-        said.append(f"owns the {traits.owns}")
-    return ", ".join(said) or "-"
+        yield f"owns the {traits.owns}"
 
 
 def page() -> str:
-    heads = ("name", "what it does", "paper (first author)", "route", "promises", "feedback")
-    lines = ["| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows())]
-    return between(PAGE.read_text(), "catalogue", "\n".join(lines))
+    found = list(rows())
+    parts = [
+        f"**{title}**\n\n" + "\n".join(line for named, line in found if named == route)
+        for route, title in _ROUTES.items()
+    ]
+    return between(PAGE.read_text(), "catalogue", "\n\n".join(parts))
 
 
 def main() -> int:

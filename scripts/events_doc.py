@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
@@ -40,27 +44,31 @@ _MEANINGS = {
 """Meanings of fields that are the same in all events."""
 _MODULES = (run, network, machine, training, kfac, server, gossip, pipeline, kv_transfer, note)
 _TYPES = {
-    "list of whole numbers": "integers",
-    "whole number, at least 0": "integer",
+    "list of whole numbers": "numbers",
+    "whole number, at least 0 and at most 2^53": "number",
     "finite number": "number",
     "list of lists of numbers": "lists of numbers",
     "list of numbers": "numbers",
     "list of texts": "texts",
     "list of objects": "list",
-    ", or null": " or null",
+    "true or false": "true/false",
+    ", or null": ", null",
 }
 """Words of types, and the fewer ones of the page."""
 _HEAD = """# Events of a run
 
 Each line of `events.jsonl` is one event: a JSON object with `event`, its name, and `t_s`, emulated seconds since step 1
-began, negative before it. Events marked *after a step* also have `rank` and `step`. Integers are at least 0. "Also"
-names keys of this list:
+began, negative before it. Times are emulated. Values are numbers, counts and bytes whole ones, unless a type is given;
+null only where it is named. Events with * belong to a step: they also have `rank` and `step`. *Also* names keys of this
+list, or of the one at the head of a section:
 
 {common}
 
-`scripts/events_doc.py` writes this page from the classes in
-[testbed/core/record/events/](../testbed/core/record/events).
+`scripts/events_doc.py` writes this page from [testbed/core/record/events/](../testbed/core/record/events), whose
+docstrings say more.
 """
+_Meaning = tuple[str, str, str]
+"""Name of a key, words of its type, and its meaning."""
 
 
 def text() -> str:
@@ -71,31 +79,46 @@ def text() -> str:
 
 def _section(module: ModuleType) -> Iterator[str]:
     classes = [each for each in vars(module).values() if _is_of(each, module)]
-    about = inspect.getdoc(module) or ""
-    yield f"\n## {about.splitlines()[0].rstrip('.')}\n"
-    if more := " ".join(about.splitlines()[1:]).strip():
+    about = " ".join((inspect.getdoc(module) or "").split())
+    title = _first_sentence(about)
+    yield f"\n## {title.rstrip('.')}\n"
+    if more := about.removeprefix(title).strip():
         yield f"\n{more}\n"
+    keys = {kind: list(_keys(kind)) for kind in classes if kind is not note.Note}
+    counts = Counter(key for several in keys.values() for key in several)
+    shared = [key for key, count in counts.items() if count > 1 and _MEANINGS.get(key[0]) != key[2]]
+    yield from ["\n", *_lines(shared)] if shared else ()
     for kind in classes:
         if kind is note.Note:
-            yield "\n### `note`\n\n*After a step.* Has `kind` and fields of its own: see [plug-ins](plug-ins.md).\n"
+            yield "\n### `note` *\n\n`kind` and fields of its own: see [plug-ins](plug-ins.md).\n"
             continue
-        named = issubclass(kind, Event)
-        yield f"\n### `{kind.event_name}`\n" if named else f"\n### Object `{kind.__name__}`\n"
-        when = "*After a step.* " if issubclass(kind, StepEvent) else ""
-        yield f"\n{when}{' '.join((inspect.getdoc(kind) or '').split())}\n\n"
-        yield from _keys(kind)
+        title = f"`{kind.event_name}`" if issubclass(kind, Event) else f"Object `{kind.__name__}`"
+        yield f"\n### {title}{' *' if issubclass(kind, StepEvent) else ''}\n"
+        also = [key for key in keys[kind] if _MEANINGS.get(key[0]) == key[2] or key in shared]
+        own = [key for key in keys[kind] if key not in also]
+        yield f"\n{_first_sentence(inspect.getdoc(kind) or '')}{f' Also {_names(also)}.' if also else ''}\n"
+        yield from ["\n", *_lines(own)] if own else ()
 
 
-def _keys(kind: type[Record]) -> Iterator[str]:
-    """Yield a line for each key, and one with the names of those that mean the same in all events."""
+def _lines(keys: Iterable[_Meaning]) -> Iterator[str]:
+    """Yield a line for each meaning, with all keys next to each other that have it."""
+    for (words, meaning), several in groupby(keys, key=itemgetter(1, 2)):
+        yield f"- {_names(several)}{f' ({words})' if words else ''}: {meaning}\n"
+
+
+def _names(keys: Iterable[_Meaning]) -> str:
+    return ", ".join(f"`{json_name(name)}`" for name, _, _ in keys)
+
+
+def _keys(kind: type[Record]) -> Iterator[_Meaning]:
     meanings, annotations = _meanings(kind), get_type_hints(kind, include_extras=True)
-    names = [field.name for field in fields(kind)]
-    common = [name for name in names if (meanings.get(name) or _MEANINGS.get(name)) == _MEANINGS.get(name)]
-    for name in names:
-        if name not in common:
-            yield f"- `{json_name(name)}` ({_words(annotations[name])}): {meanings[name]}\n"
-    if common:
-        yield f"- Also {', '.join(f'`{json_name(name)}`' for name in common)}.\n"
+    for field in fields(kind):
+        meaning = _first_sentence(meanings.get(field.name) or _MEANINGS[field.name])
+        yield field.name, _words(annotations[field.name]), meaning
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s+(?=\S)", " ".join(text.split()), maxsplit=1)[0]
 
 
 def _is_of(each: object, module: ModuleType) -> bool:
@@ -104,10 +127,12 @@ def _is_of(each: object, module: ModuleType) -> bool:
 
 
 def _words(annotation: object) -> str:
+    """Return the words of a type; none for a number."""
     inner = [each for each in _parts(annotation) if inspect.isclass(each) and issubclass(each, Record)]
     words = type_words(annotation)
     for long, short in _TYPES.items():
         words = words.replace(long, short)
+    words = re.sub(r"^number\b(, )?", "", words)
     return f"{words} of `{inner[0].__name__}`" if inner else words
 
 
@@ -118,18 +143,22 @@ def _parts(annotation: object) -> Iterator[object]:
 
 
 def _meanings(kind: type[Record]) -> dict[str, str]:
-    """Return the docstring of each field, those of base classes first."""
+    """Return the docstring of each field, those of base classes first; fields without one share the next one's."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if not issubclass(each, Record) or each.__module__ == "testbed.core.record.events.base":
             continue
         (tree,) = ast.parse(inspect.getsource(each)).body
         assert isinstance(tree, ast.ClassDef)
-        for statement, after in zip(tree.body, [*tree.body[1:], None], strict=True):
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-                words = str(after.value.value) if is_text else ""  # type: ignore[union-attr]
-                found[statement.target.id] = " ".join(words.split())
+        waiting: list[str] = []
+        for statement in tree.body:
+            match statement:
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    waiting.append(name)
+                case ast.Expr(value=ast.Constant(value=str(words))) if waiting:
+                    *others, last = waiting
+                    found |= dict.fromkeys([last, *(one for one in others if one not in _MEANINGS)], words)
+                    waiting = []
     return found
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from the table of metrics, or with --check says whether it is up to date."""
+"""Writes docs/metrics.md from the list of metrics, or with --check says whether it is up to date."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from testbed.core.record.metrics import METRICS
 PATH = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 _HEAD = """# Metrics
 
-Served at `/metrics` on loopback during a run (port 9464, or `metrics_port=`; 0 takes any free one; the run prints the
-address), and kept time-stamped in `metrics.openmetrics`. Every series has the labels `run`, `topo` and `compressor` in
-addition to its own. Times are emulated seconds. `scripts/metrics_doc.py` writes this page from
-`testbed/core/record/metrics.py`.
-
-A scraped run ends after its last values have been scraped twice, at most three intervals or ten seconds later. Scrape
-every five seconds or more often, and none is lost.
-
-| metric | type | labels | meaning |
-| --- | --- | --- | --- |
+Served at `/metrics` on loopback during a run (port 9464 or `metrics_port=`; 0 takes a free one and prints it), and kept
+time-stamped in `metrics.openmetrics`. Names in `_total` are counters, others gauges. All have the labels `run`, `topo`
+and `compressor`, and those of their section. Times are emulated. A scraped run ends after its last values have been
+scraped twice, at most three intervals or ten seconds later: scrape every five seconds or more often.
+`scripts/metrics_doc.py` writes this page from `testbed/core/record/metrics.py`.
 """
 
 
 def text() -> str:
-    rows = (f"| `{m.series}` | {m.kind} | {', '.join(m.labels)} | {m.help} |\n" for m in METRICS.values())
-    return _HEAD + "".join(rows)
+    labels = sorted({m.labels for m in METRICS.values()}, key=lambda one: (len(one), one))
+    return _HEAD + "".join(map(_section, labels))
+
+
+def _section(labels: tuple[str, ...]) -> str:
+    title = f"Labels {', '.join(f'`{label}`' for label in labels)}" if labels else "No label of their own"
+    rows = "".join(f"- `{m.series}`: {m.help}\n" for m in METRICS.values() if m.labels == labels)
+    return f"\n## {title}\n\n{rows}"
 
 
 def main() -> int:

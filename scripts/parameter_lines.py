@@ -12,7 +12,19 @@ import yaml
 
 from testbed.core.declaration import OPTIONAL, REQUIRED, Parameter
 
-_MAX_SHOWN = 120
+_MAX_SHOWN = 60
+_MAX_TEXT = 20
+"""Characters of a default: of objects, and of texts, such as the source of a topology's figures."""
+_MAX_CHOICES = 12
+"""Choices that are all named."""
+_SHORT = {
+    "whole number": "int",
+    "true or false": "true/false",
+    "true, false, or a break": "true/false or break",
+    "parameters by their names": "parameters",
+    " as text with a unit": "",
+}
+"""Words of kinds, and the fewer ones of a page."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +35,29 @@ class Line:
     default: str
     """Default as it is written after the name; empty if there is none."""
     values: str
-    sentence: str
+    text: str
+
+    @property
+    def sentence(self) -> str:
+        """The first sentence of the text; `longhaul show` and the page of the feature have all of it."""
+        return re.split(r"(?<=\.)\s+(?=\S)", self.text, maxsplit=1)[0]
 
     @property
     def meaning(self) -> tuple[str, str, str]:
         """Everything but the default, which classes that share a parameter may choose."""
         return self.name, self.values, self.sentence
 
+    @property
+    def whole(self) -> str:
+        """The line with all of the text."""
+        return f"{self._head}: {self.text}"
+
+    @property
+    def _head(self) -> str:
+        return f"- `{self.name}{self.default}` ({self.values})"
+
     def __str__(self) -> str:
-        return f"- `{self.name}{self.default}` ({self.values}): {self.sentence}"
+        return f"{self._head}: {self.sentence}"
 
 
 Shared = Mapping[tuple[str, str, str], Line]
@@ -67,17 +93,23 @@ def written(value: Any) -> str:
     """Return a default as a user writes it."""
     given = list(value) if isinstance(value, tuple) else value
     text: str = yaml.safe_dump(given, default_flow_style=True, width=10_000).splitlines()[0]
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+    most = _MAX_TEXT if isinstance(value, str) else _MAX_SHOWN
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def values_words(kind: str, values: str) -> str:
     """Return the type and the range of a parameter in as few words as say them."""
-    kind, *unit = kind.replace("whole number", "integer").replace(" as text with a unit", "").split(", ", 1)
+    kind = re.sub(r",? given as {_target_: …}", "", kind)
+    for long, short in _SHORT.items():
+        kind = kind.replace(long, short)
+    kind, *unit = re.sub(r"^(a|an|the) ", "", kind).split(", ", 1)
     null = " or null" if values.endswith("null") else ""
     values = values.removesuffix("null").removesuffix(", or ").removeprefix("in ")
-    values = re.sub(r"at least (\S+) and at most (\S+)", r"\1 to \2", values)
+    values = re.sub(r"at least (\S+) and at most (\S+)", r"\1–\2", values)
     values = re.sub(r"(above|at least) (\S+) and (below|at most) (\S+)", _interval, values)
-    values = re.sub(r"^at least ", "≥ ", re.sub(r"^above ", "> ", values))
+    values = re.sub(r"^at least ", "≥", re.sub(r"^above ", ">", values))
+    if len(choices := values.split(", ")) > _MAX_CHOICES:
+        values = ", ".join([*choices[:3], "…", *choices[-2:]])
     shown = {"number": "", "choice": ""}.get(kind, kind) if values else kind
     return " ".join(filter(None, (shown, values, *unit))) + null
 
@@ -90,9 +122,10 @@ def _interval(match: re.Match[str]) -> str:
 def shared_lines(several: Iterable[Sequence[Line]]) -> Shared:
     """Return the parameters that more than one of several classes has, one for each name."""
     every = [line for one in several for line in one]
-    counts, defaults = Counter(line.meaning for line in every), Counter(every)
+    counts = Counter(line.meaning for line in every)
+    defaults = Counter((line.meaning, line.default) for line in every)
     found: dict[str, Line] = {}
-    for line in sorted(every, key=lambda one: (-counts[one.meaning], -defaults[one])):
+    for line in sorted(every, key=lambda one: (-counts[one.meaning], -defaults[one.meaning, one.default])):
         if counts[line.meaning] > 1:
             found.setdefault(line.name, line)
     return {found[name].meaning: found[name] for name in sorted(found)}
@@ -101,6 +134,8 @@ def shared_lines(several: Iterable[Sequence[Line]]) -> Shared:
 def listed(found: Sequence[Line], shared: Shared) -> list[str]:
     """Return a line for each parameter of a class, and one with the names of all that are in `shared`."""
     own = [str(line) for line in found if line.meaning not in shared]
-    names = [f"`{line.name}{line.default}`" for line in found if line.meaning in shared and line not in shared.values()]
-    same = [f"`{line.name}`" for line in found if line in shared.values()]
-    return [*own, f"- Shared: {', '.join(same + names)}."] if same or names else own
+    several = [line for line in found if line.meaning in shared]
+    same = [line for line in several if line.default == shared[line.meaning].default]
+    names = [f"`{line.name}`" for line in same]
+    names += [f"`{line.name}{line.default}`" for line in several if line not in same]
+    return [*own, f"- Shared: {', '.join(names)}."] if names else own

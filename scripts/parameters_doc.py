@@ -12,7 +12,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -60,10 +60,11 @@ PARTS = {
 """Modules of the classes that are chosen inside a strategy or a workload by `_target_`, or are its settings, by key."""
 _HEAD = """# Parameters
 
-Set a parameter by its key, for example `compressor=topk compressor.density=0.001`. A line gives the key and its
-default, the values allowed, and the meaning. Write rates, sizes, times and percentages as text with a unit:
-`strategy.bucket_size='8 MiB'`. Write an object as `{_target_: module.Class, key: value}`. Longhaul reports all
-mistakes at once. `longhaul show` prints the parameters of one plug-in. `scripts/parameters_doc.py` writes this page.
+Set a parameter by its key: `compressor=topk compressor.density=0.001`. A line gives the key and its default, the
+values allowed, and the meaning in one sentence; `longhaul show KIND NAME` prints all of it. *Shared* names lines at the
+head of a section. `NAME` is the plug-in's name. Write rates, sizes, times and percentages with a unit:
+`strategy.bucket_size='8 MiB'`, and objects as `{_target_: module.Class, key: value}`. Times are emulated; rates hold
+each way. `scripts/parameters_doc.py` writes this page.
 """
 
 
@@ -140,22 +141,27 @@ def own_lines(found: Sequence[Entry]) -> list[Line]:
 
 
 def _common(found: Sequence[Entry]) -> dict[str, Any]:
-    """Return the values that all of some files have."""
-    return {
-        name: value for name, value in found[0].params.items() if all(one.params.get(name) == value for one in found)
-    }
+    """Return the values that all of some files have; `NAME` where each has its own name."""
+    names = found[0].params
+    own = {name: "NAME" for name in names if len(found) > 1 and all(one.params.get(name) == one.name for one in found)}
+    return {name: value for name, value in names.items() if all(one.params.get(name) == value for one in found)} | own
 
 
 def differences(found: Sequence[Entry]) -> list[str]:
-    """Return a line for each of several files of a class that has other defaults."""
+    """Return a line with the other defaults of several files of a class; nothing if there are none."""
     shown = {line.name for line in own_lines(found)}
     defaults = {one.name: _plain(one.default) for one in _parameters(found[0]) if one.name in shown}
     defaults |= {name: value for name, value in _common(found).items() if defaults.get(name) in (REQUIRED, None)}
-    said = {}
+    said = []
     for entry in found if len(found) > 1 else ():
-        changed = {name: value for name, value in entry.params.items() if name in shown and value != defaults[name]}
-        said[entry.name] = ", ".join(f"`{name}={written(value)}`" for name, value in changed.items())
-    return [f"- Default of `{name}`: {values}." for name, values in said.items() if values]
+        changed = {
+            name: value
+            for name, value in entry.params.items()
+            if name in shown and value != defaults[name] and (value, defaults[name]) != (entry.name, "NAME")
+        }
+        values = ", ".join(f"`{name}={written(value)}`" for name, value in changed.items())
+        said += [f"`{entry.name}`: {values}"] if values else []
+    return [f"- {'; '.join(said)}."] if said else []
 
 
 def by_class(found: list[Entry]) -> dict[str, list[Entry]]:
@@ -165,21 +171,28 @@ def by_class(found: list[Entry]) -> dict[str, list[Entry]]:
     return grouped
 
 
+def homes() -> dict[str, str]:
+    """Return the page that has all about some plug-ins or classes, by the name of the region with their parameters."""
+    pages_of = [(path.name, path.read_text()) for path in sorted(DOCS.glob("*.md"))]
+    return {name: page for page, text in pages_of for name in re.findall(r"<!-- parameters (\S+): begin -->", text)}
+
+
 def page(found: list[Entry]) -> str:
-    parts = [_HEAD]
+    parts, at_home = [_HEAD], homes()
     for group, title in GROUPS.items():
         general = {"compressor": Compressor, "topo": Impairments}.get(group)
         members = list(by_class([entry for entry in found if entry.group == group]).values())
-        shared = shared_lines(map(own_lines, members))
+        found_at = [_home(several, at_home) for several in members]
+        shared = shared_lines(own_lines(one) for one, home in zip(members, found_at, strict=True) if not home)
         parts.append(f"\n## {title}\n")
         parts += _block("All:", [str(line) for line in lines(declaration(general), {})] if general else [])
         parts += _block("Shared by several:", [str(line) for line in shared.values()])
-        for several in members:
-            rows = listed(own_lines(several), shared) + differences(several)
-            parts += _block(f"### {', '.join(entry.name for entry in several)}", rows)
+        for several, home in zip(members, found_at, strict=True):
+            rows = [_link(home)] if home else listed(own_lines(several), shared)
+            parts += _block(f"### {', '.join(entry.name for entry in several)}", rows + differences(several))
         none = [f"`{entry.name}`" for several in members if not own_lines(several) for entry in several]
         parts.append(f"\nNone: {', '.join(none)}." if none else "")
-        parts += _parts() if group == "strategy" else []
+        parts += _parts(at_home) if group == "strategy" else []
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip("\n") + "\n"
 
 
@@ -188,10 +201,18 @@ def _block(title: str, rows: Sequence[str]) -> list[str]:
     return [f"\n{title}\n", *rows] if rows else []
 
 
-def _parts() -> Iterator[str]:
+def _home(several: Sequence[Entry], at_home: Mapping[str, str]) -> str | None:
+    return next((at_home[key] for one in several if (key := f"{one.group}={one.name}") in at_home), None)
+
+
+def _link(page_name: str) -> str:
+    return f"- All: [{page_name.removesuffix('.md')}]({page_name})."
+
+
+def _parts(at_home: Mapping[str, str]) -> Iterator[str]:
     found = {
         keys: {
-            f"`{cls.__module__}.{cls.__qualname__}`:": lines(declaration(cls), {})
+            f"{cls.__module__}.{cls.__qualname__}": lines(declaration(cls), {})
             for module in modules
             for cls in vars(module).values()
             if _is_of(cls, module)
@@ -199,7 +220,7 @@ def _parts() -> Iterator[str]:
         for keys, modules in PARTS.items()
     }
     found["strategy.server"] = {
-        f"`method={method}`:": lines([one for one in declaration(rule) if one.name not in ("clients", "alpha")], {})
+        f"method={method}": lines([one for one in declaration(rule) if one.name not in ("clients", "alpha")], {})
         for method, rule in RULES.items()
     }
     for keys, members in found.items():
@@ -207,7 +228,7 @@ def _parts() -> Iterator[str]:
         yield f"\n### {keys}\n"
         yield from _block("Shared by several:", [str(line) for line in shared.values()])
         for title, own in members.items():
-            yield from _block(title, listed(own, shared))
+            yield from _block(f"`{title}`:", [_link(at_home[title])] if title in at_home else listed(own, shared))
 
 
 def _is_of(value: Any, module: ModuleType) -> bool:
@@ -225,7 +246,7 @@ def pages(found: list[Entry]) -> dict[Path, str]:
         text = path.read_text()
         for name in re.findall(r"<!-- parameters (\S+): begin -->", text):
             one = own_lines([named[name]]) if name in named else lines(declaration(declared(name)), {})
-            region = "\n".join(map(str, one))
+            region = "\n".join(line.whole for line in one)
             text = found_pages[path] = between(text, f"parameters {name}", region)
     return found_pages
 

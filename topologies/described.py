@@ -58,7 +58,7 @@ def build(
             makes a router.
         links: WAN links.
         rate: Highest rate of a WAN link; empty: as each link says.
-        lan_rate: Rate of every worker's access link, each way.
+        lan_rate: Rate of a worker's access link.
         source: Source of the figures of links that name none.
 
     Raises:

@@ -31,11 +31,11 @@ def build(
 
     Args:
         regions: Names of the regions, each as continent/region.
-        rate: Rate of the links from regions to exchanges, each way.
-        rtt: Round trip of these links; two regions of a continent are twice that apart.
-        backbone_rate: Rate of the links between exchanges, each way.
-        backbone_rtt: Round trip of these links.
-        lan_rate: Rate of every worker's access link, each way.
+        rate: Rate between regions and exchanges.
+        rtt: RTT between regions and exchanges. Two regions of a continent are twice that apart.
+        backbone_rate: Rate between exchanges.
+        backbone_rtt: RTT between exchanges.
+        lan_rate: Rate of a worker's access link.
         source: Source of the figures.
 
     Raises:

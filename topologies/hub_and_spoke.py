@@ -28,9 +28,9 @@ def build(
 
     Args:
         regions: Names of the regions, the hub first.
-        rate: Rate of each WAN link, each way.
-        rtt: Round trip of each WAN link.
-        lan_rate: Rate of every worker's access link, each way.
+        rate: Rate of a WAN link.
+        rtt: RTT of a WAN link.
+        lan_rate: Rate of a worker's access link.
         source: Source of the figures.
 
     Raises:

@@ -21,9 +21,9 @@ def build(
 
     Args:
         region: Name of the region.
-        lan_rate: Rate of every worker's access link, each way.
-        lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
-        flow_cap: Most that one TCP connection of a worker carries, as clouds cap them; empty: whatever its links do.
+        lan_rate: Rate of a worker's access link.
+        lan_queue: Queue of a worker's NIC; empty: at least 1000 packets. Empty is as in front of any NIC.
+        flow_cap: Cap of one TCP connection; empty: none. As clouds cap them.
 
     Raises:
         InputError: A parameter is wrong; every error at once.

@@ -38,9 +38,9 @@ def build(
 
     Args:
         matrix: Name of a matrix in `topologies.matrices`.
-        regions: Regions of the matrix, in the order in which workers fill them; empty: all.
-        rate: Highest rate of a WAN link; empty: as measured. A matrix without rates needs it.
-        lan_rate: Rate of every worker's access link, each way.
+        regions: Regions of the matrix, in filling order; empty: all.
+        rate: Cap of WAN rates; empty: as measured. A matrix without rates needs it.
+        lan_rate: Rate of a worker's access link.
 
     Raises:
         InputError: A parameter is wrong; every error at once.

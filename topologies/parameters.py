@@ -65,23 +65,23 @@ class Impairments(TypedDict, total=False):
     """Effects of a WAN link on packets apart from delay: the same parameters in every family, each way."""
 
     jitter: Duration
-    """Spread around the one-way delay; at most the delay."""
+    """Spread around the one-way delay, at most the delay."""
     jitter_distribution: Annotated[str, Choice(JITTER_DISTRIBUTIONS)]
-    """Distribution of the delay: of uniform, jitter is half the width; of the others, the standard deviation."""
+    """Distribution; jitter: half-width (uniform) or standard deviation."""
     loss: Ratio
     """Mean share of lost packets."""
     loss_burst_packets: NotNegative
-    """Mean length of a bad state, in packets (Gilbert-Elliott); 0: losses are independent."""
+    """Mean burst length (Gilbert-Elliott); 0: independent losses."""
     bad_loss: Ratio
-    """Share of lost packets in a bad state."""
+    """Share of packets lost in bursts. In the bad state."""
     good_loss: Ratio
-    """Share of lost packets in a good state."""
+    """Share of packets lost between bursts. In the good state."""
     duplicate: Ratio
-    """Share of packets that arrive twice."""
+    """Share of packets duplicated."""
     reorder: Ratio
     """Share of packets that overtake all others."""
     queue: Queue
-    """Queue in front of the rate limit; BDP is the bandwidth-delay product of the link itself."""
+    """Queue before the rate limit; BDP: of this link."""
 
 
 _FIELDS = {

@@ -30,13 +30,13 @@ def build(
     `hub_and_spoke` is the family.
 
     Args:
-        regions: Names of the sites; empty: each worker is a site.
+        regions: Names of the sites; empty: each worker is one.
         centre: Name of the router in the middle.
-        rate: Rate of each uplink, each way.
-        rtt: Round trip of each uplink; two sites are twice that apart.
-        lan_rate: Rate of every worker's access link, each way.
-        lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
-        flow_cap: Most that one TCP connection of a worker carries, as clouds cap them; empty: whatever its links do.
+        rate: Rate of an uplink.
+        rtt: RTT of an uplink; half that of two sites.
+        lan_rate: Rate of a worker's access link.
+        lan_queue: Queue of a worker's NIC; empty: at least 1000 packets. Empty is as in front of any NIC.
+        flow_cap: Cap of one TCP connection; empty: none. As clouds cap them.
         source: Source of the figures.
 
     Raises:

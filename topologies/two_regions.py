@@ -32,12 +32,12 @@ def build(
     """Return two regions with one WAN link, workers in blocks, and an access link for each worker.
 
     Args:
-        regions: Names of the regions; each has at least one worker.
-        rate: Rate of the WAN link, each way.
-        rtt: Round trip of the WAN link.
-        lan_rate: Rate of every worker's access link, each way.
-        lan_queue: Queue of every worker's own network card; empty: as in front of any card, at least 1000 packets.
-        flow_cap: Most that one TCP connection of a worker carries, as clouds cap them; empty: whatever its links do.
+        regions: Names of the regions. Each has at least one worker.
+        rate: Rate of a WAN link.
+        rtt: RTT of a WAN link.
+        lan_rate: Rate of a worker's access link.
+        lan_queue: Queue of a worker's NIC; empty: at least 1000 packets. Empty is as in front of any NIC.
+        flow_cap: Cap of one TCP connection; empty: none. As clouds cap them.
         source: Source of the figures.
 
     Raises:

@@ -58,8 +58,8 @@ class Compressor(Renamed, Declared, Codec):
     Constructors take keyword-only parameters and raise one ValueError with a line for each bad one.
 
     Args:
-        feedback: Error feedback: what is not sent in a step is added in the next. auto: as the traits advise; on: the
-            default kind of this compressor.
+        feedback: Error feedback: add unsent values to the next step. auto: as the compressor's traits advise; on: its
+            default kind.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {

@@ -136,11 +136,11 @@ class Paced(Modelled):
 
     Args:
         step_s: Time of forward and backward of a step.
-        codec_speedup: Speed of compressing, in times of what `codecs` names.
-        codecs: Whose times compressing takes: a core of this machine's, or a measured accelerator's.
-        work_s: Seconds of the strategy's own work, such as K-FAC's "factor" and "inverse": those of all its items
+        codec_speedup: Speed-up of compression over `codecs`.
+        codecs: Codec times: this CPU's, or a measured accelerator's.
+        work_s: Time of the strategy's own work, by kind. Such as K-FAC's "factor" and "inverse": of all its items
             together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
-        growth: Exponent b: items share these seconds by exp(b times their size) instead.
+        growth: Exponent b: split `work_s` by exp(b size).
 
     Raises:
         ValueError: A parameter is not a number above 0.
@@ -231,12 +231,11 @@ class Profiled(Modelled):
     """A device that was measured: a profile of `longhaul profile`, or a timeline of docs/timelines.md.
 
     Args:
-        file: Profile of the same workload and batch size, or timeline of the same model and batch size; a relative
+        file: Profile, or timeline, of the same model and batch size. A profile is of the same workload too. A relative
             path begins where the command was given.
-        codec_speedup: Speed of compressing, in times of what `codecs` names, where the profile is of another
-            compressor, number of workers or size of buckets; null takes these times as they are.
-        codecs: Whose times compressing takes then: a core of this machine's; or a measured accelerator's, which replace
-            those of the profile too.
+        codec_speedup: Speed-up of compression over `codecs`. Where the profile is of another compressor, number of
+            workers or size of buckets; null takes its times as they are.
+        codecs: Codec times: this CPU's, or a measured accelerator's. Those of an accelerator replace the profile's too.
 
     Raises:
         ValueError: A parameter is not what it should be.

@@ -105,12 +105,11 @@ class Measured(Timelines):
 
     Args:
         accelerator: Accelerator that was measured.
-        precision: Precision of its arithmetic. Gradients are float32 in each.
-        step_s: Time of forward and backward on another device, which takes the shape of this one's timeline; null: as
-            measured.
-        codec_speedup: Speed of compressing, in times of what `codecs` names.
-        codecs: Whose times compressing takes: a core of this machine's, or a measured accelerator's, longer by as much
-            as the step is.
+        precision: Arithmetic precision; gradients are float32.
+        step_s: Time of forward and backward; null: as measured. Another device's, which takes the shape of this one's
+            timeline.
+        codec_speedup: Speed-up of compression over `codecs`.
+        codecs: Codec times: this CPU's, or a measured accelerator's. These are longer by as much as the step is.
 
     Raises:
         ValueError: A parameter is not what it should be.
@@ -159,9 +158,8 @@ class Published(Timelines):
 
     Args:
         source: Work whose authors gave the lengths.
-        codec_speedup: Speed of compressing, in times of what `codecs` names.
-        codecs: Whose times compressing takes: a core of this machine's, or a measured accelerator's, longer by as much
-            as the step is.
+        codec_speedup: Speed-up of compression over `codecs`.
+        codecs: Codec times: this CPU's, or a measured accelerator's. These are longer by as much as the step is.
 
     Raises:
         ValueError: A parameter is not what it should be.

@@ -40,7 +40,7 @@ class Dirichlet(Partition):
     Hsu et al., arXiv:1909.06335, draw labels' shares for each client instead, and all clients' sizes are equal.
 
     Args:
-        alpha: Concentration. 0.1 to 0.5 are common; 100 is close to even.
+        alpha: Concentration; 0.1 to 0.5 are common, 100 nearly even.
     """
 
     def __init__(self, *, alpha: Positive = 0.3, least: Count = 1) -> None:

@@ -48,9 +48,9 @@ class NumberedWorkload(Workload):
     """Base of workloads whose training samples have numbers, from 0, and are drawn in the order of a `Shuffle`.
 
     Args:
-        partition: Division of the training samples, so that each rank has samples of its own; null: all draw from all.
-        schedule: Learning rate over the run: the same in each step, or falling linearly to 2 % of it.
-        warm_up_steps: Steps in which the learning rate rises to what the schedule says; 0: none.
+        partition: Division of the samples; null: all ranks draw from all.
+        schedule: Learning rate: constant, or falling linearly to 2 %.
+        warm_up_steps: Steps in which the learning rate rises at first.
     """
 
     partition: Partition | None = None

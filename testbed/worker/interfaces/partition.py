@@ -17,8 +17,8 @@ class Partition(Declared, ABC):
     """Base of ways to divide numbered samples among clients.
 
     Args:
-        least: Samples that each client has at least. Where a way of dividing leaves one with fewer, the client with the
-            most gives one that is drawn at random, again and again: at most clients * least times.
+        least: Fewest samples per client. Where a division leaves one with fewer, the client with the most gives one
+            drawn at random, again and again: at most clients * least times.
 
     Raises:
         ValueError: A parameter is out of its range; all of them, one a line.

@@ -40,17 +40,16 @@ class BucketedStrategy(Strategy):
     """Gradients of all micro-batches of a step are summed in buckets, each reduced once the last of them is there.
 
     Args:
-        bucket_size: Size of a bucket of gradients. Larger ones pay the latency of a link less often, smaller ones
-            overlap more.
-        fusion: Gradients that share a bucket, in the order of backward. size: as many as fit `bucket_size`;
-            first_small: the same, but the first bucket is 25 times smaller; one: all; layers: those of one layer;
-            mg_wfbp: by the times of layers and links (Shi et al., INFOCOM 2019); tuned: by size, which is searched
-            during the run, in ten trials of six steps, and again when the network changes.
-        collective: Algorithm that carries the exchanges: gloo's own, or one of
-            `testbed.worker.communication.collectives`; auto takes the cheapest by the closed forms, for each exchange.
-        accumulate: Micro-batches of a step, one after another: less memory, and the same gradient but for the order of
-            sums.
-        clip_norm: Norm (2-norm over all parameters) that a longer mean gradient is scaled down to; null leaves it.
+        bucket_size: Size of a gradient bucket. Larger ones pay a link's latency less often, smaller ones overlap more.
+        fusion: Gradients that share a bucket, in backward order. size: as many as fit `bucket_size`; first_small: the
+            same, the first bucket 25 times smaller; one: all; layers: those of a layer; mg_wfbp: by times of layers and
+            links (Shi et al., INFOCOM 2019); tuned: by a size that is searched during the run, in ten trials of six
+            steps, and again when the network changes.
+        collective: Algorithm of exchanges; auto: the cheapest predicted. Each is in
+            `testbed.worker.communication.collectives`; auto decides by the closed forms, for each exchange.
+        accumulate: Micro-batches per step, to save memory. They run one after another; the gradient is the same but for
+            the order of sums.
+        clip_norm: Largest 2-norm of the mean gradient; null: unlimited.
 
     Raises:
         ValueError: with a line for each parameter that is not one of these.

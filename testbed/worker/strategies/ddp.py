@@ -33,9 +33,8 @@ class DDP(BucketedStrategy):
     Cost: one reduction per bucket and step, 4 bytes a parameter for the buckets.
 
     Args:
-        compress: Traffic that passes through the compressor: all, or, with a hierarchical collective, only that of
-            leaders over the WAN.
-        overlap: Reduce during backward; false reduces after it, to show what overlap gains.
+        compress: Compressed traffic; wan: only leaders' WAN traffic. wan needs a hierarchical collective.
+        overlap: Reduce during backward; false: after it.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -39,11 +39,11 @@ class DeAR(BucketedStrategy):
     Cost: the bytes of a ring's all-reduce, twice its messages' start-up at worst; 4 bytes a parameter for the buckets.
 
     Args:
-        collective: Algorithm whose halves are used. With the hierarchical ones the WAN carries a tensor once for each
-            region: sums inside regions and the reduce-scatter of their leaders overlap backward, the leaders'
-            all-gather and what they pass on inside the next forward.
-        clip_norm: Norm (2-norm over all parameters) that a longer mean gradient is scaled down to; null leaves it. The
-            norm is known when all first halves are through; a compressor's sum is then not put off at all.
+        collective: Algorithm whose halves are used. With a hierarchical one the WAN carries a tensor once per region:
+            sums inside regions and the leaders' reduce-scatter overlap backward, the leaders' all-gather and what they
+            pass on inside the next forward.
+        clip_norm: Largest 2-norm of the mean gradient; null: unlimited. It is known when all first halves are through;
+            a compressor's sum is then not put off at all.
 
     Raises:
         ValueError: a parameter is not one of these.

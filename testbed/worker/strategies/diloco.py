@@ -69,15 +69,15 @@ class DiLoCo(Strategy):
     Cost: 1/sync_every of `ddp`'s bytes, times the compressor's ratio; 12 bytes a parameter.
 
     Args:
-        sync_every: Steps between two exchanges of the same parameters (H).
+        sync_every: Steps between exchanges of the same parameters (H).
         outer_learning_rate: Learning rate of the outer optimizer.
         outer_momentum: Momentum of the outer optimizer.
-        fragments: Parts of the parameters that take turns, which lowers the peak of traffic as many times.
-        overlap_steps: Steps that an exchange may take unnoticed (tau); 0 waits for it.
-        mix: Share of a replica's own parameters that stays when those agreed on arrive (alpha).
-        replicas: Unit of a replica: each worker, or the workers of a region, which average their gradients in each step
-            and all take part in the exchange, so `collective` should be a hierarchical one.
-        collective: Algorithm that carries the exchange.
+        fragments: Parts that take turns, to lower peak traffic.
+        overlap_steps: Steps that an exchange may overlap (tau). 0 waits for it.
+        mix: Share of a replica's own parameters kept (alpha). The rest is of the agreed ones.
+        replicas: Replica: a worker, or the workers of a region. Those average their gradients in each step and all take
+            part in the exchange, so `collective` should be a hierarchical one.
+        collective: Algorithm of exchanges; auto: the cheapest predicted.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -70,24 +70,24 @@ class FedBuff(Strategy):
     Cost: of each worker's link a model down and an update up a client. On the server 4 bytes a parameter and worker.
 
     Args:
-        method: Federated method, of `testbed.worker.methods.federated.aggregation`.
-        server: Parameters of the server's rule, as learning_rate, momentum, beta1, beta2, tau.
+        method: Federated method. See `testbed.worker.methods.federated.aggregation`.
+        server: Parameters of the server's rule: strategy.server.
         mu: Weight of fedprox's term; null: 0.01.
-        learning_rate: Learning rate of clients' SGD; null: clients take the workload's optimizer.
+        learning_rate: Learning rate of clients' SGD; null: workload's optimizer.
         momentum: Momentum of clients' SGD.
-        size: Updates of a version.
-        exponent: Exponent of 1 + staleness, by which an update counts less.
-        clients: Number of clients; as many as workers, or more.
-        partition: Division of the samples among clients; null: `Dirichlet`, alpha 0.3.
-        local_epochs: Epochs of a client.
-        speeds: Speed of each worker; one of 0.5 takes twice as long for a client. null: all are equally fast.
-        straggler_sigma: Sigma of the lognormal factor by which a client lasts longer, another one each time
-            (`testbed.worker.methods.federated.clients.slowness`).
-        uplink: Parameters of how updates travel (`parameter_server.messages.plan_request.Direction`); payload=delta,
-            and no codec that uses bounds, since these follow rounds.
+        size: Updates per version of the model.
+        exponent: Exponent of 1 + staleness in an update's weight.
+        clients: Number of clients; at least as many as workers.
+        partition: Division of the samples; null: `Dirichlet`, alpha 0.3.
+        local_epochs: Epochs per client.
+        speeds: Relative speed of each worker; null: all 1. At 0.5 a client takes twice as long.
+        straggler_sigma: Sigma of clients' lognormal slow-down, drawn each time. See
+            `testbed.worker.methods.federated.clients.slowness`.
+        uplink: Parameters of updates: strategy.uplink; payload=delta. No codec that uses bounds, since these follow
+            rounds.
         downlink: Codec of models: zstd or raw.
-        round_timeout_s: Emulated seconds that a model may be in flight to a worker, and then those that the worker's
-            update is waited for, its training included.
+        round_timeout_s: Longest wait for a model, then for its update. A model may be in flight that long; the update's
+            time includes the worker's training.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -61,31 +61,31 @@ class Federated(ServerStrategy):
     Cost in memory of a worker, with these two methods: 4 bytes a parameter and client.
 
     Args:
-        method: Federated method, of `testbed.worker.methods.federated.aggregation`.
-        server: Parameters of the server's rule, as learning_rate, momentum, beta1, beta2, tau.
+        method: Federated method. See `testbed.worker.methods.federated.aggregation`.
+        server: Parameters of the server's rule: strategy.server.
         mu: Weight of fedprox's term; null: 0.01.
         alpha: Weight of feddyn's regulariser; null: 0.01.
-        learning_rate: Learning rate of clients' SGD; null: clients take the workload's optimizer.
+        learning_rate: Learning rate of clients' SGD; null: workload's optimizer.
         momentum: Momentum of clients' SGD.
         clients: Number of clients.
-        participants: Clients of a round, or all where there are fewer; null: all.
-        selection: Choice of a round's clients; null: all with equal probability.
-        availability: Times at which clients are there; null: always.
-        deadline_s: Emulated time of its own after which a client is cut; null: none is.
-        overselect: Multiple of `participants` that are drawn, of which the first that are done count.
-        partition: Division of the samples among clients; null: `Dirichlet`, alpha 0.3.
-        local_epochs: Epochs of a client in a round.
-        placement: Placement of clients on workers: longest_first, by what clients have taken so far on each worker, or
+        participants: Clients per round; null: all. All too where there are fewer.
+        selection: Choice of a round's clients; null: equal probability.
+        availability: Times at which clients are available; null: always.
+        deadline_s: Client time after which it is cut; null: never. Emulated seconds of the client's own.
+        overselect: Multiple of `participants` drawn; the first done count.
+        partition: Division of the samples; null: `Dirichlet`, alpha 0.3.
+        local_epochs: Epochs per client.
+        placement: Placement of clients on workers. longest_first: by what clients have taken so far on each worker;
             equal: equally many on each.
-        speeds: Speed of each worker; one of 0.5 takes twice as long for a client. null: all are equally fast.
-        straggler_sigma: Sigma of the lognormal factor by which a client lasts longer, another one each round
-            (`testbed.worker.methods.federated.clients.slowness`).
-        defence: Rule that replaces the mean; a worker runs one client then.
-        attack: Lie of the attackers.
-        attackers: Clients that lie, the first ones.
-        secure: The server learns sums of its workers' updates alone.
-        uplink: Parameters of how updates travel, as of `testbed.worker.strategies.parameter_server`; payload=delta.
-        downlink: Parameters of how models travel, as there; payload=delta.
+        speeds: Relative speed of each worker; null: all 1. At 0.5 a client takes twice as long.
+        straggler_sigma: Sigma of clients' lognormal slow-down, drawn per round. See
+            `testbed.worker.methods.federated.clients.slowness`.
+        defence: Rule that replaces the mean. A worker runs one client then.
+        attack: Attack of the first `attackers` clients.
+        attackers: Number of attackers.
+        secure: Secure sums: the server learns nothing else.
+        uplink: Parameters of updates: strategy.uplink; payload=delta.
+        downlink: Parameters of models: strategy.downlink; payload=delta.
 
     Raises:
         ValueError: a parameter is not one of these.

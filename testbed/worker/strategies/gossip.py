@@ -46,9 +46,9 @@ class Gossip(Strategy):
     Cost: of each worker one payload to each neighbour every `local_steps` steps; with a compressor 8 bytes a parameter.
 
     Args:
-        graph: Graph of neighbours, of `testbed.worker.methods.gossip.mixing_matrix`.
-        local_steps: Steps from one exchange to the next.
-        consensus_step_size: Share of the way towards the neighbours (gamma); null: see `default_step_size`.
+        graph: Graph of neighbours. See `testbed.worker.methods.gossip.mixing_matrix`.
+        local_steps: Steps between exchanges.
+        consensus_step_size: Step towards the neighbours' mean (gamma). null: see `default_step_size`.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -60,24 +60,24 @@ class Hybrid(Strategy):
     Cost: of a boundary 4 bytes an activation each way, for each shard; of a ring the gradients of a stage.
 
     Args:
-        pp: Positions of a pipeline, each with stages of the model.
-        dp: Replicas of the pipeline; null: as many as there are ranks for.
+        pp: Pipeline positions, each with stages of the model.
+        dp: Replicas of the pipeline; null: as many as fit.
         tp: Ranks that share each layer.
-        micro_batch: Samples of a micro-batch; null: the batch of one rank, so that a replica has pp x tp micro-batches.
-        cuts: The first piece of each stage; null: even by blocks, and by parameters where the model has none.
+        micro_batch: Samples of a micro-batch; null: one rank's batch. A replica then has pp x tp micro-batches.
+        cuts: First piece of each stage; null: even by blocks. Even by parameters where the model has no blocks.
         placement: Placement of ranks. across: pipelines cross regions, replicas of a stage share one; inside: the
             reverse; or the ranks, of position 0 first, of its replica 0 first.
-        schedule: Order of micro-batches; interleaved has several stages a position, 2 without cuts; auto: gpipe or
-            1f1b, chosen with the plan.
-        activations: Compressor of activations and their gradients between stages, by its name, at its defaults, or
-            given as `{_target_: …}`. Nothing makes up for what it leaves out.
+        schedule: Order of micro-batches. interleaved: several stages a position, 2 without cuts; auto: gpipe or 1f1b,
+            chosen with the plan.
+        activations: Compressor of activations and their gradients, without error feedback. By name at its defaults, or
+            as `{_target_: …}`.
         bucket_size: Size of a bucket of gradients.
-        plan: Search by which pp, dp, tp, micro_batch, cuts and placement are chosen before the first step, from the
-            model's pieces and from links as probed (docs/plans.md); null: they are given.
-        plan_place: Place of the plan among those of auto or amp; 1 is the best.
-        memory: Memory of each device; plans that need more are not chosen, but by amp.
-        elastic: Use of ranks that are left over as `transform=freeze` freezes layers and the pipeline gets shorter:
-            they wait, or make more pipelines (`testbed.worker.methods.pipeline.elastic`); null: the plan stays.
+        plan: Search of the plan before the first step; null: none. It chooses pp, dp, tp, micro_batch, cuts and
+            placement, from the model's pieces and from links as probed (docs/plans.md).
+        plan_place: Rank of the plan, for auto and amp; 1: best.
+        memory: Memory of each device. Plans that need more are not chosen, except by amp.
+        elastic: Use of ranks that freezing leaves over. They wait, or make more pipelines, as `transform=freeze`
+            shortens the pipeline (`testbed.worker.methods.pipeline.elastic`); null: the plan stays.
         collective: Algorithm that averages gradients.
 
     Raises:

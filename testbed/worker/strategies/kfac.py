@@ -63,21 +63,20 @@ class KFAC(BucketedStrategy):
         variant: Variant of K-FAC. d: every worker inverts all. mpd: owners in turn. spd: factors travel while they are
             computed, owners by load, small inverses by everyone. pad: factors travel to their owner alone. dp: they do
             not travel.
-        results: Results that owners send back: inverses, once per `inverse_every`, or preconditioned gradients, each
-            step. null: those the variant is known for; `pad` alone has the choice.
-        inverse: Decomposition: cholesky, of the damped factors, or eigen, which damps their Kronecker product.
+        results: Results that owners send back; null: the variant's. inverses: once per `inverse_every`; gradients:
+            preconditioned ones, each step. `pad` alone has the choice.
+        inverse: Decomposition. cholesky: of the damped factors; eigen: it damps their Kronecker product.
         damping: Damping (lambda).
-        decay: Weight of the new factor in the moving average: running = (1 - decay) * running + decay * new, from the
-            identity on. 1 keeps the last factor alone.
-        kl_clip: Largest change (kappa) that a step of plain SGD may make in the model's output; with momentum, decay or
-            Adam the step is another. null: no limit.
-        factor_every: Steps from one taking of factors to the next.
-        inverse_every: Steps from one inversion to the next, a multiple of `factor_every`.
-        factor_fusion: Factors that travel together: one, layers (no fusion), size, mg_wfbp; null: one after backward,
-            mg_wfbp while they are computed. Never factors of different owners.
-        factor_group_size: Size of a group of factors, with factor_fusion=size.
-        compress: Traffic that passes through the compressor: gradients, factors, or all; what owners send back
-            does not.
+        decay: Weight of new factors in the moving average. running = (1 - decay) * running + decay * new, from the
+            identity on; 1 keeps the last factor alone.
+        kl_clip: Largest output change per step (kappa); null: unlimited. It holds for plain SGD; with momentum, decay
+            or Adam the step is another.
+        factor_every: Steps between computations of factors.
+        inverse_every: Steps between inversions; a multiple of `factor_every`.
+        factor_fusion: Factors that travel together; never different owners'. layers: no fusion; null: one after
+            backward, mg_wfbp while they are computed.
+        factor_group_size: Size of a group of factors (factor_fusion=size).
+        compress: Compressed traffic. Results that owners send back are not.
 
     Raises:
         ValueError: a parameter is not one of these.

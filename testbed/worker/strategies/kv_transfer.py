@@ -45,21 +45,21 @@ class KVTransfer(Strategy):
     compressor is for gradients, of which there are none, so that it carries none: keys and values have `codec`.
 
     Args:
-        selector: Way of choosing what is fetched.
-        codec: Codec of what is fetched; kivi4, kivi2 and cachegen are of whole caches (dense, once).
-        compared: Texts that are compared with exact attention at the end.
-        recent: Last positions, which are near; null, here and below: the selector's default.
-        sinks: First positions, which are near.
+        selector: Method that chooses what is fetched.
+        codec: Codec of what is fetched. kivi4, kivi2, cachegen: whole caches (dense, once).
+        compared: Texts compared with exact attention at the end.
+        recent: Last positions, kept near; null here and below: selector's.
+        sinks: First positions, kept near.
         block: Positions that leave the window together.
-        budget: Most positions that are fetched of each head; of quest pages, of shadowkv chunks.
-        components: Components of each key that are fetched (sparq).
-        compensate: Let the mean value stand for what is not fetched (sparq).
+        budget: Most positions fetched per head. Pages for quest, chunks for shadowkv.
+        components: Key components fetched (sparq).
+        compensate: Let the mean value replace unfetched ones (sparq).
         page: Positions of a page (quest).
-        rank: Dimensions in which keys are near (loki, infinigen, shadowkv).
-        alpha: Distance below the highest score up to which positions are fetched (infinigen).
-        reach: Layers that are asked for at once: the next, or all (infinigen).
+        rank: Dimensions of near keys (loki, infinigen, shadowkv).
+        alpha: Score distance from the highest, for fetching (infinigen).
+        reach: Layers requested at once (infinigen).
         chunk: Positions of a chunk (shadowkv).
-        outliers: Chunks that are near as a whole (shadowkv).
+        outliers: Chunks kept near as a whole (shadowkv).
 
     Raises:
         ValueError: a parameter is not one of these, or not the selector's; all of them.

@@ -28,11 +28,11 @@ class LAMB(BucketedStrategy):
     bytes.
 
     Args:
-        learning_rate: Relative size of a layer's step; null: that of the workload's optimizer.
-        beta1: Share of the first moment that is kept in a step.
-        beta2: Share of the second moment that is kept in a step; above the square of beta1.
-        epsilon: Added to the root of the second moment.
-        weight_decay: Weight decay (lambda) of tensors of more than one dimension.
+        learning_rate: Relative step of a layer; null: workload's learning rate.
+        beta1: Decay of the first moment.
+        beta2: Decay of the second moment. It is above the square of `beta1`.
+        epsilon: Term added to the root of the second moment.
+        weight_decay: Weight decay of tensors of two or more dimensions.
         least_ratio: Lower bound of the trust ratio.
         most_ratio: Upper bound of the trust ratio.
 

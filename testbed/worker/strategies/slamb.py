@@ -59,18 +59,17 @@ class SLAMB(Strategy):
     1/sync_every; 13 bytes a parameter. Of a replay, which has nothing to update, the same bytes.
 
     Args:
-        density: Share of the momenta that is sent in each step; what is not 1 over a whole number is rounded up to
-            one that is.
-        sync_every: Steps from one average of the parameters to the next (H).
-        learning_rate: Relative size of a layer's step; null: that of the workload's optimizer.
-        beta1: Share of the first moment that is kept in a step.
-        beta2: Share of the second moment that is kept in a step; above the square of beta1.
-        beta3: Share of freshness that is kept in a step.
-        epsilon: Added to the root of the second moment.
-        weight_decay: Weight decay (lambda) of tensors of more than one dimension.
+        density: Share of momenta sent per step. It is rounded up to 1 over a whole number.
+        sync_every: Steps between averages of the parameters (H).
+        learning_rate: Relative step of a layer; null: workload's learning rate.
+        beta1: Decay of the first moment.
+        beta2: Decay of the second moment. It is above the square of `beta1`.
+        beta3: Decay of freshness.
+        epsilon: Term added to the root of the second moment.
+        weight_decay: Weight decay of tensors of two or more dimensions.
         least_ratio: Lower bound of both trust ratios.
         most_ratio: Upper bound of both trust ratios.
-        collective: Algorithm that carries momenta and parameters.
+        collective: Algorithm of exchanges; auto: the cheapest predicted. It carries momenta and parameters.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -25,7 +25,7 @@ class TorchDDP(Strategy):
     fails the run, which names the rank and the link that is down.
 
     Args:
-        bucket_size: Size of a bucket of gradients, given to torch in MiB.
+        bucket_size: Size of a gradient bucket. It is given to torch in MiB.
 
     Raises:
         ValueError: bucket_size is not a size above 0.

@@ -77,22 +77,20 @@ class Cuttlefish(LowRankTransform):
     observation until the switch, since rounding differences of two ranks' singular values must not decide.
 
     Args:
-        observations: Observations of stable ranks in a run, evenly, up to the switch.
-        window: Share of the observations over which a stable rank is smoothed.
-        tail: Share of the observations over which it must hardly change.
-        epsilon: Ranks a run: a layer has settled when its stable rank, smoothed over the window, changes at a pace at
-            which it would change by so many in the whole run, on average over the tail.
+        observations: Observations of stable ranks per run, until the switch.
+        window: Share of observations over which ranks are smoothed.
+        tail: Share of observations over which they must settle.
+        epsilon: Rank change per run below which a layer settled. The stable rank is smoothed over the window, its pace
+            averaged over the tail.
         relaxed: The last two layers may change more.
-        keep_first: First linear maps and convolutions that stay full. null: those that, measured on rank 0's
-            CPU before the run, are not `speedup_threshold` times as fast with factors of a quarter of the rank;
-            then two runs may differ.
-        speedup_threshold: Speed-up by factors from which a layer is factorised, with `keep_first=null`.
-        floor: Least rank, as a share of the full one.
-        singular_share: A rank is at least so high that the sum of its singular values is this share of all; null: the
-            stable rank decides alone.
-        rewarm_steps: Steps over which the learning rate rises again from nothing after the switch.
-        frobenius_decay: Coefficient of Frobenius decay after the switch; 0: none. Factors have no other decay then,
-            but what `strategy=lamb` has of its own.
+        keep_first: First linear maps and convolutions that stay full. null: those that, measured on rank 0's CPU before
+            the run, gain less than `speedup_threshold` from factors of a quarter of the rank; then two runs may differ.
+        speedup_threshold: Least speed-up that factorises a layer (keep_first=null).
+        floor: Lowest rank / full rank.
+        singular_share: Least share of singular values kept; null: none. Without it the stable rank decides alone.
+        rewarm_steps: Steps over which the learning rate rises after the switch.
+        frobenius_decay: Frobenius decay after the switch; 0: none. Factors have no other decay then, except that of
+            `strategy=lamb`.
 
     Raises:
         ValueError: a parameter is out of its range.

@@ -38,12 +38,13 @@ class Freeze(Transform):
     pipeline has gradients of its own stages alone.
 
     Args:
-        policy: Rule by which layers freeze: after a schedule, by the norms of their gradients, or never.
-        alpha: Largest share of the active layers that freezes after one epoch.
+        policy: Rule by which layers freeze. schedule: a share per epoch; grad_norm: by the norms of their gradients;
+            none: never.
+        alpha: Largest share of active layers frozen per epoch.
         keep: Last layers that never freeze.
-        epoch_steps: Optimizer steps after which the policy is asked; null: those of an epoch of the data.
-        cache: Memory of a rank for the outputs of frozen layers; null: they are computed each time.
-        cache_from: Frozen layers from which on the cache is used: few layers may take no longer than their cache.
+        epoch_steps: Optimizer steps between decisions; null: an epoch.
+        cache: Memory of a rank for frozen layers' outputs. null: they are computed each time.
+        cache_from: Frozen layers from which on the cache is used. Few layers may take no longer than their cache.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -49,13 +49,12 @@ class LoRA(Transform):
 
     Args:
         rank: Rank of all adapters (r).
-        alpha: Factor, times 1/rank, on what an adapter adds; so it need not be sought again with the rank.
-        layers: Names of linear maps and convolutions, or patterns such as "blocks.*.attend"; a name stands for all
-            inside too. null: all of them. Adapters need the module of a layer, so that weights which
-            `nn.MultiheadAttention` keeps as one tensor cannot have any; nor can convolutions in groups, weights that
-            two layers share, and layers that so many elements would not make smaller.
-        train: Names or patterns of parameters that are trained themselves, such as those of the last layer ("head")
-            or all biases ("*.bias"). A layer whose weight is among them has no adapter.
+        alpha: Factor, times 1/rank, on what an adapter adds. With it alpha need not be sought again with the rank.
+        layers: Linear maps and convolutions to adapt; null: all. Names, or patterns such as "blocks.*.attend"; a name
+            stands for all inside too. Not adaptable: weights that `nn.MultiheadAttention` keeps as one tensor,
+            convolutions in groups, weights that two layers share, layers that an adapter would not make smaller.
+        train: Parameters trained themselves, by name or pattern. Such as the last layer ("head") or all biases
+            ("*.bias"). A layer whose weight is among them has no adapter.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -23,15 +23,14 @@ class Pufferfish(LowRankTransform):
     Ranks follow from parameters and the plan alone, so that workers need not exchange anything.
 
     Args:
-        ratio: Rank of the factors, as a share of each layer's full rank, rounded down.
+        ratio: Rank of factors / each layer's full rank. It is rounded down.
         keep_first: First linear maps and convolutions that stay full.
-        warm_up_share: Share of the run's steps at full rank.
+        warm_up_share: Share of steps at full rank.
         warm_up_steps: Steps at full rank; null: by `warm_up_share`.
-        rewarm_steps: Steps over which the learning rate rises again from nothing after the switch.
-        compress_after: Gradients are compressed after the switch too. Powerfish is compressor=powersgd with
-            this false.
-        extra_norm: Batch normalisation between the factors of a convolution. Its running means are of a rank's own
-            samples and are not averaged: evaluation has those of rank 0.
+        rewarm_steps: Steps over which the learning rate rises after the switch.
+        compress_after: Compress gradients after the switch too. Powerfish is compressor=powersgd with this false.
+        extra_norm: Batch normalisation between a convolution's factors. Its running means are of a rank's own samples
+            and are not averaged: evaluation has those of rank 0.
 
     Raises:
         ValueError: a parameter is out of its range.

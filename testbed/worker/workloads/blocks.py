@@ -51,7 +51,7 @@ class Blocks(NumberedWorkload):
     reached after 55 to 60 steps. A step takes 0.24 ms for 32 samples on one core, an evaluation 0.8 ms.
 
     Args:
-        learning_rate: Learning rate of SGD.
+        learning_rate: Learning rate.
         momentum: Momentum of SGD.
 
     Raises:

@@ -46,10 +46,10 @@ class Bytelm(NumberedWorkload):
     and between 200 and 250 steps. A step takes 54 ms for 16 sequences on one core, an evaluation 0.6 s.
 
     Args:
-        learning_rate: Learning rate of the optimizer.
+        learning_rate: Learning rate.
         optimizer: Optimizer; SGD has Nesterov momentum.
-        momentum: Momentum of SGD; AdamW has its own.
-        widening: Width of the inner layer of each block, in multiples of 128; different ones make an uneven model.
+        momentum: Momentum of SGD. AdamW has its own.
+        widening: Inner width of each block, in multiples of 128. Different ones make an uneven model.
 
     Raises:
         ValueError: A parameter is out of its range.

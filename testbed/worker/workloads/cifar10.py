@@ -47,10 +47,10 @@ class Cifar10(NumberedWorkload):
     images, an evaluation 6 s for 10,000. The target, 0.75, is a guess: no training on these images has been measured.
 
     Args:
-        path: The folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
-        learning_rate: Learning rate of SGD.
+        path: Folder of data_batch_1.bin to data_batch_5.bin and test_batch.bin.
+        learning_rate: Learning rate.
         momentum: Momentum of SGD.
-        weight_decay: Weight decay of SGD.
+        weight_decay: Weight decay.
 
     Raises:
         ValueError: A parameter is out of its range.

@@ -32,7 +32,7 @@ class Digits(ImageClassifier):
     SGD with Nesterov momentum. The target, 0.97, is reached after 20 to 30 steps of 128 samples.
 
     Args:
-        learning_rate: Learning rate of SGD.
+        learning_rate: Learning rate.
         momentum: Momentum of SGD.
 
     Raises:

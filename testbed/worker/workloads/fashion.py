@@ -32,9 +32,9 @@ class Fashion(ImageClassifier):
     decay and a falling rate; images are neither moved nor mirrored.
 
     Args:
-        learning_rate: Learning rate of SGD.
+        learning_rate: Learning rate.
         momentum: Momentum of SGD.
-        weight_decay: Weight decay of SGD.
+        weight_decay: Weight decay.
 
     Raises:
         ValueError: A parameter is out of its range.

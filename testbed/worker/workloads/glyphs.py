@@ -32,7 +32,7 @@ class Glyphs(ImageClassifier):
     next to nothing.
 
     Args:
-        learning_rate: Learning rate of SGD.
+        learning_rate: Learning rate.
         momentum: Momentum of SGD.
 
     Raises:

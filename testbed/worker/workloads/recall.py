@@ -33,10 +33,10 @@ class Recall(TextWorkload):
 
     Args:
         length: Length of a text. The model was trained on 512, and finds less in longer ones.
-        decoded: Bytes at the end of a text that are decoded: some of the source, and all questions.
+        decoded: Bytes decoded at a text's end. Some of the source, and all questions.
         needles: Needles in a text.
-        questions: Needles that a text asks for at its end.
-        writes: Decode the bytes that the model finds most likely, instead of the source's.
+        questions: Needles that a text asks for.
+        writes: Decode the likeliest bytes instead of the source's.
         model_seed: Seed of the model's training.
 
     Raises:

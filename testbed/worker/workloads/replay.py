@@ -49,9 +49,9 @@ class Replay(Workload):
     they are independent of each other over ranks and steps, and have no low rank.
 
     Args:
-        model: Model whose layers are replayed, by name or by the path of a table (docs/timelines.md).
-        tokens: Length of a sequence, for language models; null: the model's own.
-        scale: Factor S by which all tensors are smaller, and the links too; see core.spec.scale.
+        model: Model whose layers are replayed. By name, or by the path of a table (docs/timelines.md).
+        tokens: Sequence length of language models; null: the model's.
+        scale: Divisor of tensors and links (S). See core.spec.scale.
         epoch_samples: Samples that count as an epoch.
 
     Raises:

@@ -34,7 +34,7 @@ class Sensors(NumberedWorkload):
     diverge or learn nothing.
 
     Args:
-        learning_rate: Learning rate of SGD.
+        learning_rate: Learning rate.
         momentum: Momentum of SGD.
 
     Raises:

@@ -31,7 +31,7 @@ class TinyVit(FineTuned):
     images are those of `glyphs`. No dropout, and no augmentation unless it is asked for.
 
     Args:
-        augment: Most pixels by which an image is moved along both axes, drawn again each time it is trained on.
+        augment: Most pixels by which training images are shifted. Along both axes, drawn again each time.
 
     Raises:
         ValueError: A parameter is out of its range.

@@ -10,15 +10,17 @@ from scripts.parameter_lines import Line, listed, shared_lines, values_words
 @pytest.mark.parametrize(
     ("kind", "values", "words"),
     [
-        ("whole number", "at least 1", "integer ≥ 1"),
-        ("whole number", "at least 1 and at most 9", "integer 1 to 9"),
-        ("whole number, positions", "at least 1 and at most 9, or null", "integer 1 to 9 positions or null"),
+        ("whole number", "at least 1", "int ≥1"),
+        ("whole number", "at least 1 and at most 9", "int 1–9"),
+        ("whole number, positions", "at least 1 and at most 9, or null", "int 1–9 positions or null"),
         ("number", "in (0, 1]", "(0, 1]"),
         ("number", "above 0 and below 10, or null", "(0, 10) or null"),
-        ("number, s", "above 0", "> 0 s"),
+        ("number, s", "above 0", ">0 s"),
         ("rate as text with a unit", "", "rate"),
         ("choice", "cpu, h200", "cpu, h200"),
-        ("true or false", "null", "true or false or null"),
+        ("choice", ", ".join("abcdefghijklm"), "a, b, c, …, l, m"),
+        ("true or false", "null", "true/false or null"),
+        ("a compressor, given as {_target_: …}", "", "compressor"),
     ],
 )
 def test_ranges_are_written_as_intervals(kind: str, values: str, words: str) -> None:
@@ -27,11 +29,12 @@ def test_ranges_are_written_as_intervals(kind: str, values: str, words: str) -> 
 
 def test_what_two_classes_share_is_listed_once_and_other_defaults_are_named() -> None:
     rank, low, other = (
-        Line("rank", "=4", "≥ 1", "Rank."),
-        Line("rank", "=2", "≥ 1", "Rank."),
-        Line("seed", "", "≥ 0", "S."),
+        Line("rank", "=4", "≥1", "Rank. Of what?"),
+        Line("rank", "=2", "≥1", "Rank."),
+        Line("seed", "", "≥0", "S. It is drawn."),
     )
     shared = shared_lines([[rank, other], [rank], [low]])
     assert list(shared.values()) == [rank]
-    assert listed([rank, other], shared) == ["- `seed` (≥ 0): S.", "- Shared: `rank`."]
+    assert listed([rank, other], shared) == ["- `seed` (≥0): S.", "- Shared: `rank`."]
+    assert other.whole == "- `seed` (≥0): S. It is drawn."
     assert listed([low], shared) == ["- Shared: `rank=2`."]

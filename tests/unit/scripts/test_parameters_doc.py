@@ -47,8 +47,8 @@ def test_every_parameter_is_declared_and_every_table_is_current(tree: Path) -> N
         ("parameters.md", "`density=0.01` (", "`density=0.02` ("),
         ("parameters.md", "`density=0.01` ((0, 1])", "`density=0.01` ([0, 1])"),
         ("parameters.md", "`bucket_size=4 MiB` (size", "`bucket_size=4 MiB` (rate"),
-        ("parameters.md", "`round_timeout_s=120.0` (> 0 s)", "`round_timeout_s=120.0` (> 0 ms)"),
-        ("freezing.md", "`cache_from=1` (integer ≥ 1)", "`cache_from=1` (integer ≥ 0)"),
+        ("parameters.md", "`round_timeout_s=120.0` (>0 s)", "`round_timeout_s=120.0` (>0 ms)"),
+        ("freezing.md", "`cache_from=1` (int ≥1)", "`cache_from=1` (int ≥0)"),
         ("parameter-server.md", "`payload=delta`", "`payload=params`"),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_wrong_default_unit_or_range_in_a_page_is_a_fault(
 
 
 def test_a_page_that_is_not_current_is_written(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    replace(tree / "docs" / "parameters.md", "(> 0)", "(> 1)")
+    replace(tree / "docs" / "parameters.md", "(>0)", "(>1)")
     found(capsys)
     assert doc.main([]) == 0
     assert doc.main(["--check"]) == 0

@@ -10,33 +10,32 @@ from testbed.core.record.events.base import FEW, Count, Counts, Number, Record, 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnedFactor(Record):
-    """One Kronecker factor."""
+    """Kronecker factor."""
 
     name: Text
-    """Layer and side of the factor."""
+    """Layer and side."""
     dimension: Count
-    """Rows of the factor, which is square."""
+    """Rows; it is square."""
     owner: Count | None
-    """Rank that inverts it; null: every rank does."""
+    """Rank that inverts it; null: every rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactorPlan(StepEvent, name="plan"):
-    """Ranks that invert the factors, from rank 0 after the step in which it was decided."""
+    """Ranks that invert the factors."""
 
     factors: Annotated[list[OwnedFactor], FEW]
-    """All factors, in the order of backward."""
+    """All factors, in backward order."""
     groups: Counts
-    """Number of neighbouring factors that are sent together; empty if factors stay on their ranks."""
+    """Factors sent together; empty: none. Numbers of neighbouring ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Damping(StepEvent, name="damping"):
-    """A factor could not be inverted with the requested damping, in double precision either."""
+    """A factor needed more damping. It could not be inverted with the requested one, in double precision either."""
 
     name: Text
     """Factor."""
     asked: Number
-    """Requested damping."""
     taken: Number
-    """Damping that was used."""
+    """Damping requested, and used."""

@@ -20,49 +20,46 @@ class _TextEvent(StepEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class KvText(_TextEvent, name="kv_text"):
-    """One text was decoded, from rank 0 after the step."""
+    """One text was decoded."""
 
     tokens: Count
-    """Bytes that were decoded."""
+    """Bytes decoded."""
     found: Counts
     """The decoded bytes."""
     set_up_bytes: Count
     """Bytes that the KV server prepared first."""
     near_bytes: Count
-    """Bytes of keys and values on the decode node at the end."""
+    """Bytes of keys and values on the decode node. At the end."""
     round_trips: Count
-    """Round trips that were waited for at once."""
     round_trips_ahead: Count
-    """Round trips with other work in between."""
+    """Round trips waited for at once, and overlapped."""
     first_token_s: Number
-    """Emulated seconds to the first byte."""
+    """Time to the first byte."""
     token_s: Number | None
-    """Emulated seconds for each byte after it; null if there is none."""
+    """Time for each byte after it."""
     questions: Count
-    """Questions that the text contains."""
     right: Count
-    """Questions that were answered correctly."""
+    """Questions, and correct answers."""
     up_bytes: Count
-    """Bytes sent by the decode node, frames included."""
     down_bytes: Count
-    """Bytes that it received, frames included."""
+    """Bytes the decode node sent and received, framed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KvQuality(_TextEvent, name="kv_quality"):
-    """The selector compared with exact attention on one text, after the last step. Means over steps, layers, heads."""
+    """Selector against exact attention, on a text. At the end; means over steps, layers, heads."""
 
     token_match: Number
-    """Share of steps with the same most likely byte."""
+    """Share of steps with the same likeliest byte."""
     kl_nats: Number
-    """Kullback-Leibler divergence of the next byte's distribution."""
+    """Kullback-Leibler divergence of the next byte."""
     relative_error: Number
-    """Norm of the error of attention's output, over the output's norm."""
+    """Norm of the output's error / the output's."""
     cosine: Number
     """Cosine of both outputs."""
     mass_recall: Number
-    """Share of exact attention's weight that the selector kept."""
+    """Share of exact attention's weight kept."""
     overlap: Number
-    """Share of the positions with the largest weights that it kept."""
+    """Share of the largest weights' positions kept."""
     exact_right: Count
     """Questions that exact attention answered correctly."""

@@ -16,49 +16,49 @@ WALL_CLOCK = frozenset({"link", "rtt", "delay_line", "tcp", "background"})
 
 @dataclass(frozen=True, kw_only=True)
 class Burst(Record):
-    """A packet train at full rate."""
+    """Packet train at full rate."""
 
     window_s: Number
-    """Seconds over which the rate was taken."""
+    """Time over which the rate was taken."""
     wire_bytes: Count
     """Bytes that arrived in this time."""
     drops: Count
     """Packets that the queue dropped."""
     arrived_ratio: Number
-    """Bytes that arrived over bytes that were sent."""
+    """Bytes arrived / bytes sent."""
     gaps: NamedNumbers | None
-    """Errors of gaps between units, as shares of the ideal gap; null if too few units came."""
+    """Errors of gaps between units / the ideal gap. Null if too few units came."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Event, name="measurement"):
-    """One direction of a link was measured before the first step."""
+    """A link's direction, measured before step 1."""
 
     name: Text
     """Link."""
     from_: Text
     to: Text
     stage: Text
-    """`idle`: before anything else. `busy`: during the workers' warm-up."""
+    """`idle`, or `busy`: during the workers' warm-up."""
     rate_bit_s: Number | None
-    """Rate of the burst; null if there was none."""
+    """Rate of the burst, if there was one."""
     burst: Burst | None
-    """Packet train that gave the rate; null if there was none."""
+    """Packet train that gave the rate."""
     rtt_s: Number | None
-    """Median round trip of the probes, their mean if the link has jitter."""
+    """Median round trip; the mean with jitter."""
     rtt_max_s: Number | None
     """Longest round trip."""
     delay_s: Number | None
-    """Median one-way delay of this direction, the mean if it has jitter."""
+    """Median one-way delay; the mean with jitter."""
     probes: Count
-    """Number of probes that came back."""
+    """Probes that came back."""
     probes_span_s: Number | None
-    """Seconds over which they were sent."""
+    """Time over which they were sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignInterface(Event, name="foreign_interface"):
-    """A node has an interface that Longhaul did not make: traffic may bypass the emulated links."""
+    """A node has an interface from outside. Longhaul did not make it, and traffic may bypass the emulated links."""
 
     node: Text
     interface: Text
@@ -74,61 +74,58 @@ class Link(Event, name="link"):
     from_: Text
     to: Text
     wan: bool
-    """False for the access link of a node."""
+    """False for a node's access link."""
     wire_bytes: Count
-    """Bytes of the run, without those of probes and background traffic."""
     packets: Count
-    """Packets, without those of probes."""
+    """Bytes and packets, without probes. Bytes are without background traffic too."""
     drops: Count
     """Packets that the queue dropped."""
     backlog_bytes: Count
-    """Bytes that wait in the queue now."""
+    """Bytes in the queue now."""
     interval_s: Number
     """Seconds since the event before."""
     busy_s: Number
-    """Length of a sampling window with a non-empty queue; 0 if there was none."""
     busy_bytes: Count
-    """Bytes that left the queue in this window."""
+    """Sampling window with a non-empty queue, and bytes sent. 0 if there was none."""
     excluded_bytes: Number
-    """Bytes of probes and background traffic, which `wire_bytes` leaves out."""
+    """Bytes of probes and background traffic."""
     rate_bit_s: Number
     """Target rate at this moment."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rtt(Event, name="rtt"):
-    """Round trip of one probe, queueing included."""
+    """Round trip of a probe, queueing included."""
 
     name: Text
     """Link."""
     rtt_s: Number
-    """Round trip, the sum of both ways."""
+    """Sum of both ways."""
     forward_s: Number
-    """Way from the link's first end to its second."""
     backward_s: Number
-    """Way back."""
+    """Way from the link's first end, and back."""
     sent: Count
     """Probes sent so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rendezvous(Event, name="rendezvous"):
-    """Use that a node made of the run's rendezvous, where ranks find each other; at the end of the run."""
+    """A node's use of the rendezvous, at the end. Ranks find each other there."""
 
     node: Text
     requests: Count
-    """Requests of any kind."""
+    """Requests."""
     put_bytes: Count
-    """Bytes of names and values that it put down."""
+    """Bytes of names and values put down."""
     training_bytes: Count
-    """Bytes of these that it put down after the first step had begun; they did not cross the links."""
+    """Bytes of these put down after step 1 began. They did not cross the links."""
     refused: Count
-    """Requests beyond a limit, or malformed."""
+    """Requests malformed or beyond a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Background(Event, name="background"):
-    """Background traffic on one direction since the first step."""
+    """Background traffic on a direction since step 1."""
 
     name: Text
     """Link."""
@@ -137,67 +134,60 @@ class Background(Event, name="background"):
     flows: Count
     """Flows that began."""
     finished: Count
-    """Flows that ended with their last byte acknowledged."""
+    """Flows that ended fully acknowledged."""
     refused: Count
-    """Flows that did not begin because too many were unfinished."""
+    """Flows not begun: too many were unfinished."""
     failed: Count
     """Flows whose connection broke."""
     offered_bytes: Count
-    """Bytes of all flows that were due."""
     delivered_bytes: Count
-    """Bytes that applications received."""
+    """Bytes due, and received by applications."""
     late_s: Number
-    """Longest delay of a flow's beginning in the interval."""
+    """Longest delay of a flow's beginning. In the interval."""
     wire_bytes: Count
-    """Bytes on the wire at the far end."""
     ack_wire_bytes: Count
-    """Bytes on the wire that these flows cost the other direction."""
+    """Wire bytes at the far end, and the other direction's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelayLine(Event, name="delay_line"):
-    """Accuracy of the shaper of one direction. netem reports neither delays nor lateness: these are null."""
+    """Accuracy of a direction's shaper; netem has no times. They are null there."""
 
     name: Text
     """Link."""
     from_: Text
     to: Text
     late_p50_s: Number | None
-    """Median time by which packets left later than due."""
     late_p99_s: Number | None
-    """99th percentile of it."""
     late_max_s: Number | None
-    """Longest of it."""
+    """Lateness: median, 99th percentile, maximum."""
     delay_mean_s: Number | None
-    """Mean delay that packets were to get, jitter included, lateness not."""
     delay_deviation_s: Number | None
-    """Standard deviation of it."""
+    """Intended delay: mean, standard deviation. Jitter is included."""
     packets: Count
     """Packets that arrived."""
     drops: Count
     """Packets that the link's loss dropped."""
     asked_drops: Number
-    """Expected number of drops for these packets by the link's settings."""
     asked_drops_variance: Number
-    """Variance of this number."""
+    """Expected drops, and their variance."""
     doubled: Count
-    """Packets that were duplicated."""
+    """Packets duplicated."""
     interval_s: Number
     """Seconds since the event before."""
     queue_drops: Count
-    """Packets that the kernel dropped because a queue of the shaper was full."""
+    """Packets that a full shaper dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tcp(Event, name="tcp"):
-    """Training connections of one node (TCP_INFO), since they were opened."""
+    """A node's training connections (TCP_INFO), since opened."""
 
     node: Text
     rtt_s: Number | None
-    """Longest smoothed round trip; null without connections."""
     min_rtt_s: Number | None
-    """Longest of the connections' shortest round trips."""
+    """Longest smoothed, and longest minimum, round trip."""
     retransmitted: Count
     """Segments sent again."""
     delivered_bytes: Count
-    """Bytes that were acknowledged."""
+    """Bytes acknowledged."""

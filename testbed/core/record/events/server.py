@@ -1,4 +1,4 @@
-"""Events of strategies with a server: rounds, versions, regions, secure sums."""
+"""Events of strategies with a server."""
 
 from __future__ import annotations
 
@@ -10,162 +10,154 @@ from testbed.core.record.events.base import Count, Counts, Number, Numbers, Reas
 
 @dataclass(frozen=True, kw_only=True)
 class Round(StepEvent, name="round"):
-    """A round of the parameter server ended, from the server after the last step of the round."""
+    """A round of the parameter server ended."""
 
     round: Count
     alpha: Number | None
-    """Error bound of the round, relative; null if no codec uses bounds."""
+    """Relative error bound; null without bounds."""
     model_bytes: Count
-    """Encoded size of the model that was sent."""
+    """Encoded size of the model sent."""
     whole: bool
-    """True if the model depended on nothing sent before."""
+    """True if independent of what was sent."""
     back: Counts
-    """Clients that rejoined and got a model of their own."""
+    """Clients that rejoined."""
     clients: Count
-    """Number of updates in the mean."""
+    """Updates in the mean."""
     train_loss: Number | None
-    """Mean loss of these clients; null if the workload computes none."""
+    """Mean loss of the clients."""
     update_bytes: Count
-    """Encoded size of all updates."""
+    """Encoded size of the updates."""
     left: Reasons
-    """Clients that take part no more, and why."""
+    """Reasons of those that take part no more."""
     bound: dict[str, Any] | None
-    """Decision of the schedule of error bounds; null if no codec uses bounds."""
+    """Decision of the schedule of bounds, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LastModel(StepEvent, name="last_model"):
-    """The model that all ranks end with was sent, after the last step."""
+    """The final model was sent."""
 
     round: Count
     model_bytes: Count
-    """Encoded size of the model."""
+    """Encoded size of the model sent."""
     left: Reasons
-    """Clients that take part no more, and why."""
+    """Reasons of those that take part no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegionRound(StepEvent, name="region_round"):
-    """A round of one region's server ended, from that server after the last step of the round."""
+    """A round of a region's server ended."""
 
     round: Count
     region: Text
     """Name of the region."""
     model_bytes: Count
-    """Encoded size of the model that came, and that was sent to each client of the region."""
+    """Encoded size of the model sent. It came from rank 0, and went to each client of the region."""
     back: Counts
-    """Clients of the region that rejoined."""
+    """Clients that rejoined."""
     clients: Count
-    """Number of updates in the region's mean."""
+    """Updates in the mean."""
     train_loss: Number | None
-    """Mean loss of these clients; null if the workload computes none."""
+    """Mean loss of the clients."""
     update_bytes: Count
-    """Encoded size of their updates."""
+    """Encoded size of the updates."""
     sent_bytes: Count
-    """Encoded size of the mean that went up to rank 0."""
+    """Encoded size of the mean sent to rank 0."""
     left: Reasons
-    """Clients of the region that take part no more, and why."""
+    """Reasons of those that take part no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate(StepEvent, name="gate"):
-    """`strategy.gate` decided whether a message is compressed, from the rank that sends it."""
+    """`strategy.gate` decided whether to compress."""
 
     compress: bool
-    """True if it is compressed."""
+    """True if it compresses."""
     why: Text
-    """`measuring`, `pays`, `no gain`, or `probe`: it would not pay, and is measured again."""
+    """`measuring`, `pays`, `no gain`, or `probe`: measured again."""
     raw_s: Number | None
-    """Predicted emulated seconds uncompressed, decoding included; null until it was measured."""
     compressed_s: Number | None
-    """Predicted emulated seconds compressed, decoding included; null until it was measured."""
+    """Predicted times; null until measured. Decoding is included."""
     round: Count
     direction: Text
-    """`up`: a client to the server. `down`: the server to all clients."""
+    """`up`: from a client; `down`: to all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedRound(StepEvent, name="federated_round"):
-    """A round of strategy=federated ended, from the server. With `came` 0 the model stays, and there is no `round`."""
+    """A round of strategy=federated ended. With `came` 0 the model stays, and there is no `round`."""
 
     order_in_step: ClassVar[int] = 1
 
     round: Count
     asked: Count
-    """Clients that were selected."""
+    """Clients selected."""
     came: Count
-    """Clients whose updates count."""
+    """Clients whose updates count; 0: the model stays."""
     available: Count
     """Clients that could be selected."""
     late: Count
-    """Clients that were cut at a deadline."""
     dropped: Count
-    """Clients that went away."""
+    """Clients cut at a deadline, and gone away."""
     waited_s: Number
-    """Emulated seconds that the server waited for a client to come."""
+    """Time without any client."""
     expected_s: Number | None
-    """Expected emulated seconds of the slowest worker; null in the first round."""
+    """Expected time of the slowest worker."""
     longest_worker_s: Number
-    """Reported emulated seconds of the slowest worker."""
+    """Reported time of the slowest worker."""
     all_clients_s: Number
-    """Sum over all clients, those that were cut included."""
     longest_client_s: Number
-    """Longest of these clients."""
+    """Sum, and longest, of clients' times. Those that were cut are included."""
     clients: Counts
-    """Number of each of these clients."""
     ranks: Counts
-    """Rank of the worker that ran each of them."""
+    """Each of these clients, and its worker's rank."""
     elapsed_s: Numbers
-    """Emulated seconds of each of them there, to six digits."""
+    """Time of each there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecureRound(StepEvent, name="secure_round"):
-    """A secure sum of strategy.secure ended, from the server."""
+    """A secure sum ended."""
 
     order_in_step: ClassVar[int] = 2
     round: Count
     workers: Count
     """Workers that gave shares."""
     survivors: Counts
-    """Workers whose updates are in the sum."""
+    """Workers in the sum."""
     dropped: Reasons
-    """Reasons why others' updates are not in it, or who has not answered."""
+    """Reasons of the others."""
     shares_s: Number
-    """Emulated seconds until shares were carried."""
+    """Time until shares were carried."""
     recovery_s: Number
-    """Emulated seconds from the last masked update to the sum."""
+    """Time from the last masked update to the sum."""
     share_bytes: Count
-    """Bytes of the shares that were given, without frames; as many go on to others."""
     masked_bytes: Count
-    """Bytes of masked updates, without frames."""
     answer_bytes: Count
-    """Bytes of answers, without frames."""
+    """Bytes of shares, masked updates, answers, unframed. As many bytes of shares go on to others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedbuffVersion(StepEvent, name="fedbuff_version"):
-    """A version of strategy=fedbuff's model, from the server."""
+    """A version of strategy=fedbuff's model."""
 
     version: Count
     """Number of the version, from 1."""
     clients: Counts
-    """Clients whose updates made it, in the order in which they came."""
+    """Clients whose updates made it."""
     workers: Count
     """Workers that take part."""
     staleness_mean: Number
-    """Mean number of versions since a client began."""
     staleness_max: Count
-    """Largest of these numbers."""
+    """Mean and largest number of versions since a client began."""
     train_loss: Number | None
-    """Mean loss of the clients, by samples; null if the workload computes none."""
+    """Mean loss of the clients. It is by samples."""
     model_bytes: Count
-    """Encoded size of all models sent since the last version."""
+    """Encoded size of models since the last version."""
     update_bytes: Count
     """Encoded size of the updates."""
     all_clients_s: Number
-    """Sum of the clients' emulated seconds."""
     longest_client_s: Number
-    """Longest of them."""
+    """Sum, and longest, of clients' times."""
     left: Reasons
-    """Workers that take part no more, and why."""
+    """Reasons of those that take part no more."""

@@ -10,92 +10,89 @@ from testbed.core.record.events.base import FEW, Count, Number, Numbers, Reasons
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning(StepEvent, name="tuning"):
-    """`strategy.fusion=tuned` compared sizes of buckets, from rank 0."""
+    """`strategy.fusion=tuned` compared bucket sizes."""
 
     what: Text
-    """`trial`: buckets of this size took `step_s`. `chosen`: the best trial, used from now on. `changed`: the chosen
-    size now takes `step_s`, so a new search begins."""
+    """`trial`; `chosen`: the best trial; `changed`: a new search begins. `trial`: buckets of this size took `step_s`.
+    `changed`: the chosen size now takes `step_s`."""
     size_bytes: Count
     """Size of a bucket."""
     step_s: Number
-    """Median emulated seconds of a step."""
+    """Median time of a step."""
     trial: Count
-    """Number of trials so far."""
+    """Trials so far."""
     buckets: Count
-    """Number of buckets at this size."""
+    """Buckets at this size."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Factorised(Record):
-    """One layer that became two factors or got an adapter."""
+    """Layer that became factors or got an adapter."""
 
     layer: Text
-    """Name of the layer."""
+    """Name."""
     rank: Count
     """Rank of the factors or of the adapter."""
     full_rank: Count
-    """Rank that its weight may have."""
+    """Rank that the weight may have."""
     elements: Count
-    """Elements of the weight."""
     factor_elements: Count
-    """Elements of both factors."""
+    """Elements of the weight, and of both factors."""
     lost_share: Number
-    """Norm of what the weight lost, over the weight's norm."""
+    """Norm of what the weight lost / its norm."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelChange(StepEvent, name="transform"):
-    """A transform changed the model, from rank 0. For lora, with step 0: which layers have adapters."""
+    """A transform changed the model. For lora, with step 0: which layers have adapters."""
 
     parameters_before: Count
-    """Trainable parameters before the change."""
     parameters: Count
-    """Trainable parameters after it."""
+    """Trainable parameters before and after."""
     factorised: Annotated[list[Factorised], FEW]
     """Layers that changed."""
     kept: Reasons
-    """Layers that did not change, and why."""
+    """Reasons why other layers did not change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnChanges(StepEvent, name="drawn_changes"):
-    """A workload that computes nothing draws what training would change of its parameters, from rank 0."""
+    """A workload without training draws its changes.
+
+    It computes nothing; what training would change of its parameters is drawn.
+    """
 
     texture: Text
-    """Workload on which it was measured what changes look like."""
+    """Workload on which changes were measured."""
     assumed: Texts
-    """Codecs with value-dependent message sizes, which were not measured for this model."""
+    """Codecs not measured for this model. Their messages have value-dependent sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenLayers(StepEvent, name="freeze"):
-    """transform=freeze froze more layers, from rank 0."""
+    """transform=freeze froze more layers."""
 
     frozen: Count
-    """Number of frozen layers."""
+    """Frozen layers."""
     parameters_before: Count
-    """Trainable parameters before."""
     parameters: Count
-    """Trainable parameters after."""
+    """Trainable parameters before and after."""
     epoch: Count
     layers: Count
-    """Number of layers in all."""
+    """Layers in all."""
     gradient_norms: Numbers | None
-    """2-norm of each layer's gradients over the epoch; null if the policy does not use them."""
+    """2-norm of each layer's gradients. Over the epoch; null if the policy does not use them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cache(StepEvent, name="cache"):
-    """Cache of frozen layers' outputs on one rank, after each epoch in which it had one."""
+    """A rank's cache of frozen outputs, after an epoch."""
 
     epoch: Count
     whole: Count
-    """Samples of which the outputs of all frozen layers were known."""
     part: Count
-    """Samples of which those of fewer layers were known."""
     none: Count
-    """Samples of which nothing was known."""
+    """Samples with all, some and no outputs known."""
     cached_samples: Count
-    """Samples in the cache now."""
     size_bytes: Count
-    """Size of the cache now."""
+    """Samples in the cache now, and its size."""

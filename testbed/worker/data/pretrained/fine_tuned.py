@@ -41,10 +41,10 @@ class FineTuned(NumberedWorkload):
     Nesterov momentum.
 
     Args:
-        learning_rate: Learning rate of the optimizer.
-        optimizer: Optimizer of the fine-tuning.
-        momentum: Momentum of SGD; AdamW has its own.
-        pretrained: Begin with the weights trained before; false, to compare with: with weights drawn from the seed.
+        learning_rate: Learning rate.
+        optimizer: Optimizer; SGD has Nesterov momentum.
+        momentum: Momentum of SGD. AdamW has its own.
+        pretrained: Start from the pretrained weights. false, to compare with: weights drawn from the seed.
 
     Raises:
         ValueError: with a line for each parameter that is not one of these.

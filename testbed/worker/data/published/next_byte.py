@@ -29,12 +29,12 @@ class NextByte(NumberedWorkload):
     """A `ByteModel` on sequences of 64 bytes, each of one document, which is the sample's label.
 
     Args:
-        learning_rate: Learning rate of the optimizer.
+        learning_rate: Learning rate.
         optimizer: Optimizer; SGD has Nesterov momentum.
-        momentum: Momentum of SGD; AdamW has 0.9 and 0.95.
-        weight_decay: Weight decay of AdamW.
-        clip_norm: Norm to which all gradients of a step together are clipped; null: they are not.
-        width: Width of the transformer; the model may have 1.5 million parameters.
+        momentum: Momentum of SGD. AdamW has 0.9 and 0.95.
+        weight_decay: Weight decay.
+        clip_norm: Largest norm of a step's gradients; null: unlimited.
+        width: Width of the transformer. The model may have 1.5 million parameters.
         blocks: Blocks of the transformer.
 
     Raises:

@@ -54,28 +54,28 @@ class ServerStrategy(Strategy):
     """Rank 0 is the server, all others are its clients, or servers of regions between the two.
 
     Args:
-        local_steps: Steps of a client in a round.
-        uplink: Parameters of how updates travel (`parameter_server.messages.plan_request.Direction`).
-            codec=compressor is the run's compressor; sz3 and int8_zstd follow `bound`. feedback=auto is what the
-            compressor wants, and true for those two.
-        downlink: Parameters of how models travel, the same without payload=grad.
-        bound: Schedule of error bounds; null: `Fixed` where parameters travel, and else `AdaptiveBound`.
-        probe_samples: Training samples that no client trains on, and on which the server tries a broadcast before it
-            sends it. Held out only where the schedule asks, and models follow bounds.
-        round_timeout_s: Emulated time that a round's messages are waited for, or may be in flight, each way. The
-            clients' training comes on top where a device says how long it takes; elsewhere it counts.
-        gate: Send raw what compression would bring no faster, by what a sender measures; or a
-            `testbed.worker.methods.parameter_server.bounds.break_even.Gate`, given as `{_target_: …}`. Two runs then
-            differ as their times do.
-        decoders: Threads with which a server decodes what clients send while more of it arrives; 0: its only one.
-        region_servers: In each region of two or more workers but rank 0's the lowest rank serves the others
-            (`testbed.worker.methods.parameter_server.region`), so that a round crosses the region's links once each
-            way. It trains on nothing, and its clients share its fate. Not with `gate`.
-        group_rounds: Rounds of a region for each of rank 0's: its server averages its clients so many times before it
-            sends the change (`testbed.worker.methods.parameter_server.regional_group`). Clients that rank 0 serves
-            itself train alone for as long. With `region_servers`.
-        checkpoint: The server leaves its state before each model that it sends, so that one that is started again
-            resumes from there; clients wait `round_timeout_s` for it. Not with `region_servers`.
+        local_steps: Steps per client and round.
+        uplink: Parameters of updates: strategy.uplink. codec=compressor is the run's compressor; sz3 and int8_zstd
+            follow `bound`. feedback=auto is what the compressor wants, and true for those two.
+        downlink: Parameters of models: strategy.downlink. No payload=grad.
+        bound: Schedule of error bounds; null: by payload. Null is `Fixed` where parameters travel, otherwise
+            `AdaptiveBound`.
+        probe_samples: Held-out samples on which the server tries broadcasts. They are held out only where the schedule
+            asks, and models follow bounds.
+        round_timeout_s: Longest wait for a round's messages, each way. It also bounds their time in flight. Clients'
+            training comes on top where a device says how long it takes; elsewhere it counts.
+        gate: Send uncompressed where compression gains no time. A sender measures that, so two runs differ as their
+            times do. Settings: a `testbed.worker.methods.parameter_server.bounds.break_even.Gate`.
+        decoders: Threads that decode client messages; 0: the server's own. They decode while more arrives.
+        region_servers: Each other region's lowest rank serves its workers. In regions of two or more workers but rank
+            0's, so that a round crosses a region's links once each way
+            (`testbed.worker.methods.parameter_server.region`). It trains on nothing, and its clients share its fate.
+            Not with `gate`.
+        group_rounds: Regional rounds per global one, with `region_servers`. A region's server averages its clients so
+            many times before it sends the change (`testbed.worker.methods.parameter_server.regional_group`). Clients
+            that rank 0 serves itself train alone for as long.
+        checkpoint: Save the server's state, so that it can restart. It is saved before each model that is sent; clients
+            wait `round_timeout_s` for the restart. Not with `region_servers`.
     """
 
     uses_collectives = False

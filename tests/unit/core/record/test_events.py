@@ -85,7 +85,7 @@ def test_each_field_says_what_it_holds(kind: type[Event]) -> None:
 def test_the_page_has_every_kind_and_no_field_without_a_meaning() -> None:
     page = events_doc.text()
     assert all(f"### `{name}`" in page for name in Event.kinds)
-    blank = [row for row in page.splitlines() if row.startswith("| `") and row.endswith("|  |")]
+    blank = [row for row in page.splitlines() if row.startswith("- `") and row.endswith(": ")]
     assert not blank, "\n".join(blank)
 
 

@@ -19,9 +19,9 @@ class Adaptive(Rule):
     and without Adam's correction of bias. The mean is by samples, as in their experiments.
 
     Args:
-        beta1: Share of the first moment that is kept in a round.
-        beta2: Share of the second moment that is kept in a round.
-        tau: Adaptivity, in the unit of deltas: the lower, the more equal are the steps of all parameters.
+        beta1: Decay of the first moment.
+        beta2: Decay of the second moment.
+        tau: Adaptivity, in the unit of deltas. The lower, the more equal are the steps of all parameters.
     """
 
     kept = ("momenta", "variances")

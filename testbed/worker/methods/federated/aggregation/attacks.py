@@ -102,7 +102,7 @@ class LittleIsEnough(Attack):
     Args:
         clients: Clients of a round, with the attackers.
         attackers: Attackers among them, fewer than half.
-        z: Deviations from the mean; null: `most_deviations` of both.
+        z: Deviations from the mean; null: `most_deviations`.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.

@@ -72,7 +72,7 @@ class TrimmedMean(Defence):
     Yin et al., ICML 2018, arXiv:1803.01498, algorithm 1, option II, with f = beta * clients.
 
     Args:
-        most_liars: Most liars that it withstands (f); 0: the mean, in which all count equally.
+        most_liars: Most attackers withstood (f); 0: the plain mean.
 
     Raises:
         ValueError: it is below 0. In `combined`: there are not more than 2 f clients.
@@ -97,8 +97,8 @@ class Krum(Defence):
     one, Multi-Krum several. Scores cost n² distances of whole deltas.
 
     Args:
-        most_liars: Most liars that it withstands (f).
-        chosen: Deltas that are averaged, 1 to n - f; null: n - f - 2 of them, those that a score counts.
+        most_liars: Most attackers withstood (f).
+        chosen: Deltas averaged, up to n - f; null: n - f - 2. Those are the ones that a score counts.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line. In `combined`: there are fewer than
@@ -146,7 +146,7 @@ class NormClipping(Defence):
     round, and no noise is added.
 
     Args:
-        norm: Euclidean norm, in the unit of deltas; null: the median of this round's.
+        norm: Largest norm of a delta; null: the round's median. Euclidean, in the unit of deltas.
 
     Raises:
         ValueError: it is not above 0 and finite.

@@ -141,7 +141,7 @@ class FedNova(FedAvgM):
     arXiv:2007.07481. Differs: the server may have momentum, as FedAvgM.
 
     Args:
-        effective_steps: Effective steps (tau); null: the mean of clients' steps, by samples.
+        effective_steps: Effective steps (tau); null: clients' mean, by samples.
     """
 
     def __init__(

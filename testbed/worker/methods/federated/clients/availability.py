@@ -142,11 +142,11 @@ class Trace(Availability):
     """As a file says.
 
     Args:
-        file: CSV file, the first line of which is `client,from_s,until_s`, and each other one a time in
-            which a client is there, from `from_s` on and no more at `until_s`. In any order; those of a client may
-            touch, but not overlap. Clients that it does not name are never there. Read when this is made, and once.
-        period_s: Period after which the trace begins again; all times are within it. null: after its last line no
-            client is there.
+        file: CSV file with the heading `client,from_s,until_s`. Each line is a time in which a client is there, from
+            `from_s` on and no more at `until_s`. In any order; those of a client may touch, but not overlap. Clients
+            that it does not name are never there. Read when this is made, and once.
+        period_s: Period of the trace; null: it plays once. All times are within it. Without one no client is there
+            after the last line.
 
     Raises:
         ValueError: a parameter is wrong, or the file; all of it, one a line.
@@ -218,9 +218,9 @@ class Alternating(Availability):
     has at any time, present_s / (present_s + absent_s), and all times that follow have the same distribution.
 
     Args:
-        present_s: Mean of the times in which a client is there.
-        absent_s: Mean of the times in which a client is away.
-        seed: Seed of the times, with the client's number; null: the run's.
+        present_s: Mean time that a client is present.
+        absent_s: Mean time that a client is away.
+        seed: Seed; null: the run's. Each client's number is part of its draws.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.

@@ -81,9 +81,9 @@ class Oort:
     """
 
     count: Count | None = None
-    """Clients of a round (K); null: as many as the run says."""
+    """Clients per round (K); null: `participants`."""
     exploration: Annotated[float, Number(least=0, most=1)] = 0.9
-    """Share of the next round's clients that are new (epsilon)."""
+    """Share of new clients in a round (epsilon)."""
     exploration_decay: Share = 0.98
     """Factor of the exploration after each round."""
     least_exploration: Annotated[float, Number(least=0, most=1)] = 0.2
@@ -95,15 +95,15 @@ class Oort:
     window: Count = 20
     """Rounds that the pacer compares (W)."""
     penalty: Annotated[float, Number(least=0, most=100)] = 2.0
-    """Exponent of the penalty of clients slower than T (alpha); 0: speed does not matter."""
+    """Exponent of the penalty for slowness (alpha); 0: none. It applies to clients slower than T."""
     cut_off: Annotated[float, Number(least=0, most=1)] = 0.95
-    """Share of the last chosen client's utility from which on clients are drawn (c)."""
+    """Share of the last chosen utility that still qualifies (c). Clients are drawn from there on."""
     clip: Share = 0.95
-    """Quantile of utilities above which all count equally, against a client that says too much."""
+    """Quantile at which utilities are clipped. It guards against a client that says too much."""
     most_times: Count = 10**9
-    """Rounds after which a client is chosen no more."""
+    """Rounds after which a client is not chosen again."""
     seed: CountOrZero | None = None
-    """Seed of the draws; null: the run's, or 0."""
+    """Seed; null: the run's, or 0."""
     _round: int = field(default=0, init=False)
     """That were finished."""
     _clients: dict[int, _Known] = field(default_factory=dict, init=False)

@@ -21,14 +21,14 @@ class Secure:
     """The server learns sums of its workers' updates, and no single one: LightSecAgg (`secure_sum`).
 
     Args:
-        privacy: Workers (T) that together with the server learn of the others' updates their sum alone.
-        dropouts: Workers (D) of the run's N that may be missing in a round; one that lost more has no sum, and fails.
-        step: Difference between two neighbouring values of an element. A sum of N is off by N step / 2 at most.
-        largest: Largest magnitude of an element; a worker that has a larger one drops out of that round.
-        server: Behaviour that is assumed of the server; see
+        privacy: Workers that, with the server, learn only sums (T).
+        dropouts: Workers that may drop out of a round (D). A round that lost more has no sum, and fails.
+        step: Quantisation step. A sum of N is off by N step / 2 at most.
+        largest: Largest magnitude of an element. A worker with a larger one drops out of that round.
+        server: Assumed behaviour of the server. See
             `testbed.worker.methods.federated.secure_aggregation.mask_code.MaskCode`.
-        drop: Share of the workers, rounded down, that give shares and then no update, others in each round: so that
-            what dropouts cost can be measured. They say so, and the server does not wait for them.
+        drop: Share of workers that drop out, to measure the cost. Rounded down, others in each round: they give shares
+            and then no update, say so, and the server does not wait for them.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.

@@ -87,20 +87,19 @@ class AdaptiveBound(Declared):
     that noise may be so large rests on their feedback. It begins tight: what is lost early delays all that follows.
 
     Args:
-        alpha: Noise / update, both as root mean squares, in the first round.
+        alpha: Noise / update, both as RMS, in the first round.
         alpha_min: Least alpha.
         alpha_max: Largest alpha.
-        decrease: Factor of alpha after a refusal or a loss that does not fall (beta).
-        increase: Factor of alpha in a steady round (gamma).
+        decrease: Factor after a refusal or a stalled loss (beta).
+        increase: Factor in a steady round (gamma).
         patience: Steady rounds before alpha rises (phi).
         window: Rounds over which the running loss is compared.
-        tolerance: Rise of the probe's loss that is allowed, as a share of it (tau).
-        slack: Rise of a loss that is allowed besides, in the loss's own unit: within it, a loss near 0 is neither
-            refused nor a divergence.
-        memory: Share of the running loss that is kept in a round.
-        plateau: Share by which the running loss has to fall within the window.
-        divergence: Multiple of the least running loss that counts as a divergence.
-        fairness: Refinement for clients that lag, per unit of the loss (c); 0: all clients have alpha.
+        tolerance: Allowed rise of the probe's loss, relative (tau).
+        slack: Allowed rise of a loss, absolute. Within it, a loss near 0 is neither refused nor a divergence.
+        memory: Share of the running loss kept per round.
+        plateau: Share by which the loss has to fall within `window`.
+        divergence: Multiple of the least running loss that is divergence.
+        fairness: Refinement for clients that lag, per unit of loss. c of the paper; 0: all clients have alpha.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line. In `advance`: a loss is below 0.

@@ -86,7 +86,7 @@ class Fixed(OpenLoop):
 
     Args:
         alpha: Bound, as a share of the basis.
-        basis: Basis that alpha is a share of: the range of each tensor, or its update.
+        basis: Basis of alpha: each tensor's range, or its update.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
@@ -107,7 +107,7 @@ class LinearDecay(OpenLoop):
         alpha: Bound in the first round, as a share of the basis.
         alpha_end: Bound from round `rounds` on, at most alpha.
         rounds: Rounds until `alpha_end`.
-        basis: Basis that alpha is a share of: the range of each tensor, or its update.
+        basis: Basis of alpha: each tensor's range, or its update.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.
@@ -139,7 +139,7 @@ class AdaQuantFL(OpenLoop):
     is not finite changes nothing, and F_0 is the first that is.
 
     Args:
-        levels: Levels in the first round (s_0); 50 make 1 % of the range.
+        levels: Levels in the first round. s_0 of the paper; 50 make 1 % of the range.
         levels_max: Most levels.
 
     Raises:
@@ -182,9 +182,9 @@ class DAdaQuant(OpenLoop):
 
     Args:
         levels: Levels in the first round.
-        levels_max: Most levels of a round (q); those of a client may be more.
-        patience: Rounds without progress until the level doubles (phi).
-        memory: Share of the running loss that is kept in a round (psi).
+        levels_max: Most levels. q of the paper, of a round; those of a client may be more.
+        patience: Rounds without progress until levels double (phi).
+        memory: Share of the running loss kept per round. psi of the paper.
 
     Raises:
         ValueError: a parameter is out of its range; all of them, one a line.

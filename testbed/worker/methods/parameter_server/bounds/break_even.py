@@ -187,11 +187,11 @@ class Gate:
     """
 
     margin: Annotated[float, Number(above=0, most=1)] = 0.95
-    """Share of the raw transfer's time from which on nothing is compressed."""
+    """Share of raw time above which nothing is compressed."""
     probe_every: Count = 10
-    """Rounds without compression after which the codec is measured again."""
+    """Uncompressed rounds until the codec is measured again."""
     memory: Fraction = 0.7
-    """Share of a running mean that is kept; the rest is of the last measurement."""
+    """Share of a running mean kept per measurement."""
     _measured: _Measured = field(default_factory=_Measured, init=False, repr=False)
 
     def decide(self, size_bytes: float) -> Decision:

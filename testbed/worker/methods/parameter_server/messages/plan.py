@@ -66,7 +66,7 @@ class Plan:
     importance: Flag = False
     """Tighter bounds for tensors with large gradients, looser ones for others. Upwards alone: the server has none."""
     lossless: Annotated[str, Choice(LOSSLESS)] = "zstd"
-    """Codec of all that is not lossy; raw saves the time."""
+    """Codec of everything that is not lossy; raw saves time."""
     coder: Codec | None = field(init=False, repr=False, compare=False)
     """None: all is lossless."""
 

@@ -57,26 +57,22 @@ class Direction:
     """Settings of one direction, with the defaults that a user gets."""
 
     payload: Annotated[str, Choice(PAYLOADS["up"])] = "delta"
-    """Form in which parameters travel.
-
-    params: their values; delta: what they have become less what the receiver has; grad: the mean gradient of the
-    round's batches, upwards alone. Other tensors travel as they are."""
+    """Form in which parameters travel. params: values; delta: values less what the receiver has; grad: the mean
+    gradient of the round's batches, upwards alone. Other tensors travel as they are."""
     codec: Annotated[str | Compressor, _AskedCodec()] = _RUNS_OWN
     """Codec of large parameters; compressor: the run's. sz3 and int8_zstd follow bounds, zstd and raw lose nothing."""
     algorithm: Annotated[str, Choice(ALGORITHMS)] | None = None
-    """Predictor of sz3; null: the run's compressor.algorithm, else nopred."""
+    """Predictor of sz3; null: `compressor.algorithm`, else nopred."""
     cutoff: Annotated[int, Whole(0, unit="elements")] = 1024
     """Largest tensors that travel bit for bit."""
     dither: Flag = False
-    """Add random values before coding and subtract them after, so that errors become noise (sz3, int8_zstd)."""
+    """Random values make errors noise (sz3, int8_zstd). They are added before coding and subtracted after."""
     feedback: Annotated[bool | str, _AskedFeedback()] = _AUTO
-    """Add to a message what the last one lost, upwards alone.
-
-    auto: where the compressor wants it, and with sz3 and int8_zstd."""
+    """Error feedback of updates, upwards alone. auto: where the compressor wants it, and with sz3 and int8_zstd."""
     importance: Flag = False
-    """Tighter bounds for tensors with large gradients (sz3, int8_zstd), upwards alone."""
+    """Tighter bounds for large gradients, upwards alone (sz3, int8_zstd)."""
     lossless: Annotated[str, Choice(LOSSLESS)] = "zstd"
-    """Codec of all that is not lossy; raw saves the time."""
+    """Codec of everything that is not lossy; raw saves time."""
 
 
 def asked_plan(direction: str, given: Mapping[str, Any], compressor: Compressor) -> Plan:
