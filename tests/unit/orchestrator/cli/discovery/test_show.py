@@ -101,7 +101,7 @@ def test_all_about_one(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "strategies", "diloco")
     assert text.startswith("strategy=diloco: Replicas train by themselves")
     assert 'Douillard et al., "DiLoCo: Distributed Low-Communication' in text
-    assert re.search(r"sync_every +50 +whole number +at least 1 +Steps between two exchanges", text)
+    assert re.search(r"sync_every +50 +whole number +at least 1 +Steps between exchanges of", text)
     assert re.search(r"replicas +worker +choice +worker, region ", text)
     assert "compressor=demo, onebit_adam" in text and "takes over the optimizer" in text.replace("\n    ", " ")
     assert text.rstrip().endswith("Example: sudo .venv/bin/longhaul run strategy=diloco")
