@@ -1,7 +1,8 @@
 """Compress drawn changes, and real ones beside them: `python -m scripts.replay_comparison`.
 
 Two replicas train on `texts` and `fashion` with seeds and local steps that the textures were not measured with, and
-what they change is compressed, and what is drawn for tensors of the same shapes. Prints the table of docs/replay.md:
+what they change is compressed, and what is drawn for tensors of the same shapes. Prints a table of
+docs/tables/replay-figures.csv:
 size over payload, and the norm of the error over that of what is compressed. Takes two minutes on one core.
 """
 

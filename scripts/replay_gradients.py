@@ -1,7 +1,7 @@
 """Gradients of a replay beside gradients of real training: `python scripts/replay_gradients.py`.
 
 Trains three small models for a few hundred steps in all (two minutes on one core) and prints the tables of
-docs/replay.md. Nothing is sent.
+docs/tables/replay-figures.csv. Nothing is sent.
 """
 
 from __future__ import annotations

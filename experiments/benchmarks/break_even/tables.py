@@ -177,17 +177,15 @@ def _speeds(codec: Codec) -> str:
 
 def _said(rate_gbit_s: float, by_clients: Mapping[int, Arms]) -> str:
     found = formula(rate_gbit_s, by_clients)
-    one, raw = found.codecs, found.raw
+    one = found.codecs
     codecs = (
         f"{way} {_speeds(codec)} MB/s and R = {codec.ratio:.2f}" for way, codec in (("up", one.up), ("down", one.down))
     )
-    handling = (f"{way} {_speeds(codec)}" for way, codec in (("up", raw.up), ("down", raw.down)))
     return (
-        f"Compression pays, as measured: **{measured(by_clients)}**; by the formula: **{one.crossing}**; were updates"
-        f" handled while others arrive: {found.crossing_overlapping}. Medians over these runs:"
-        f" S = {one.size_bytes / 1e6:.3g} MB; v_c / v_d {', '.join(codecs)}; handling beside codecs"
-        f" {', '.join(handling)} MB/s; {one.rate_bit_s / 1e9:.3g} Gbit/s of payload. By these {NEAR} clients take as"
-        f" long either way at {found.near_bit_s / 1e9:.2g} Gbit/s."
+        f"Compression pays, as measured: **{measured(by_clients)}**; by the formula: **{one.crossing}**, if updates are"
+        f" handled while others arrive {found.crossing_overlapping}. Medians: v_c / v_d {', '.join(codecs)};"
+        f" {one.rate_bit_s / 1e9:.3g} Gbit/s of payload. {NEAR} clients break even at"
+        f" {found.near_bit_s / 1e9:.2g} Gbit/s."
     )
 
 

@@ -11,7 +11,7 @@ from testbed.core.units import format_rate
 def cost(points: Sequence[Found]) -> str:
     columns = {
         "all, s/GB": ("all_s_per_gb", 1, ".2f"),
-        "delay line, s/GB": ("delay_line_s_per_gb", 1, ".2f"),
+        "delay shaper, s/GB": ("delay_line_s_per_gb", 1, ".2f"),
         "cores in use": ("all_s_per_s", 1, ".3f"),
     }
     return medians_table(points, "rate_bit_s", ("rate", format_rate), columns)

@@ -11,15 +11,15 @@ _MAX_REASON = 100
 
 
 def first_try(points: Sequence[Found]) -> str:
-    """Return a line of sums, the table of verdicts, and the reasons of those that are not valid."""
+    """Return a line of sums, the table of verdicts, and that of the reasons of those that are not valid."""
     quiet = [point for point in points if not point["asked"]["load"]]
     loaded = [point for point in points if point["asked"]["load"]]
     seeds = ", ".join(sorted({str(point["asked"]["seed"]) for point in points}))
     sums = (
-        f"Seed {seeds}. Without load {_sums(quiet)}; beside half a busy core {_sums(loaded)}."
+        f"Seed {seeds}. Without load {_sums(quiet)}{f'; next to half a busy core {_sums(loaded)}' if loaded else ''}."
         f" Longest training {max((point['result'].get('training_s') or 0 for point in points), default=0):.0f} s."
     )
-    return "\n\n".join([sums, _verdicts(points), _reasons(points)]).rstrip()
+    return "\n\n".join([sums, "All:", _verdicts(points), _reasons(points)]).rstrip()
 
 
 def _sums(points: Sequence[Found]) -> str:
@@ -53,12 +53,13 @@ def _cell(point: Found) -> str:
 
 
 def _reasons(points: Sequence[Found]) -> str:
-    """Return a list of those that are not valid, each with its first reason."""
+    """Return the table of those that are not valid, each with its first reason."""
     bad = [point for point in points if not is_valid(point["result"])]
-    return "\n".join(
-        f"- `{point['asked']['overrides']}`{', loaded' if point['asked']['load'] else ''}: {_why(point['result'])}"
+    rows = [
+        [f"`{point['asked']['overrides']}`{', loaded' if point['asked']['load'] else ''}", _why(point["result"])]
         for point in bad
-    )
+    ]
+    return f"Not valid:\n\n{table(('configuration', 'first reason'), rows)}" if rows else ""
 
 
 def _why(result: Found) -> str:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from experiments.benchmarks.observation import measure, tables
 from experiments.common.benchmark import Benchmark
+from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(measure, tables.observation, order=100)
+BENCHMARK = Benchmark(measure, tables.observation, order=100, extract=Extract(lambda _row: False))

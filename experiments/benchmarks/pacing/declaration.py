@@ -10,5 +10,5 @@ BENCHMARK = Benchmark(
     measure,
     tables.pacing,
     order=120,
-    extract=Extract(heads=("workers", "worst phase: %", "step against its parts: %", "step, s", "verdict")),
+    extract=Extract(heads=("workers", "worst phase: %", "step against its parts: %", "verdict")),
 )

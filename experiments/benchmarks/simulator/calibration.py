@@ -24,7 +24,7 @@ from testbed.orchestrator.machine.clone import CLONE
 PAGE = CLONE / "docs" / "simulator.md"
 _SHOWN = Extract(
     lambda row: abs(float(row["error: %"])) >= 5,
-    heads=("run", "role", "emulated, s", "predicted, s", "error: %", "verdict"),
+    heads=("run", "emulated, s", "predicted, s", "error: %", "verdict"),
 )
 """Rows of errors of 5 % and more."""
 

@@ -14,6 +14,6 @@ BENCHMARK = Benchmark(
     beside=("split_runs",),
     extract=Extract(
         lambda row: "switch" in row["title"] and max(abs(float(row[one])) for one in _CHANGES) >= 2,
-        heads=("model", "device", "ddp change: %", "dear change: %", "ddp / dear by FLOPs", "ddp / dear by timeline"),
+        heads=("model", "device", "ddp / dear by FLOPs", "ddp / dear by timeline"),
     ),
 )

@@ -39,7 +39,7 @@ class Phases:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """One step of a model with batches of one size. The fields are the keys of the file; see docs/timelines.md."""
+    """One step of a model with batches of one size. Fields are keys of the file, with `format` and `version`."""
 
     model: str
     sample: str
@@ -61,7 +61,7 @@ class Timeline:
     forward_start_s: tuple[tuple[str, str, float], ...]
     """Calls of modules without modules inside: (module, kind, seconds), in order."""
     without_start: tuple[str, ...]
-    """Modules whose parameters are used outside of a call of theirs, so that nobody saw when that began."""
+    """Modules whose parameters are used outside of a call of theirs, so that their start was not seen."""
     gradient_ready_s: tuple[tuple[str, tuple[int, ...], float], ...]
     """Gradients: (parameter, shape, seconds), in the order of backward."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
