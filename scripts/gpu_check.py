@@ -32,7 +32,6 @@ PACKAGES = (*("torch", "numpy", "hydra-core", "pyroute2", "NetfilterQueue", "pyd
 WORDS = ("topo=lan", "workload=bytelm", "steps=6", "evaluate_every=6", "seed=3")
 TOLERANCE = 1e-3
 """Most by which losses on the device may differ, relative to the processor's."""
-EMULATED_ON_DEVICE = "emulated nodes do not compute on accelerators yet; the runs below are on the processor"
 
 Outcome = str  # "ok", "differs", "failed", "left out"
 
@@ -88,7 +87,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as scratch:
         wire_bytes(checks, has_device)
         torchrun(checks, has_device, Path(scratch))
-    emulated(checks, has_device)
+    emulated(checks, len(device.data["devices"]) if device is not None and has_device else 0)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"rows": [asdict(row) for row in checks.rows]}, indent=1) + "\n")
     show(checks.rows)
@@ -186,16 +185,20 @@ def torchrun(checks: Checks, has_device: bool, scratch: Path) -> None:
     for strategy in ("ddp", "diloco"):
         kinds = ("none", "cuda") if has_device else ("none",)
         rows = [torchrun_row(checks, strategy, kind, scratch) for kind in kinds]
-        step = f"torchrun, {strategy}, compared"
-        if not has_device:
-            checks.left_out(step, "no device")
-        elif all(row is not None and row.outcome == "ok" for row in rows):
-            ours, theirs = (row.data for row in rows if row is not None)
-            apart = max(abs(a - b) / abs(b) for a, b in zip(theirs, ours, strict=True))
-            verdict = "ok" if apart <= TOLERANCE else "differs"
-            checks.rows.append(Row(step, verdict, f"losses differ by {apart:.2g} at most, {TOLERANCE:g} allowed"))
-        else:
-            checks.left_out(step, "one of the two runs did not end (above)")
+        compare(checks, f"torchrun, {strategy}, compared", rows)
+
+
+def compare(checks: Checks, step: str, rows: list[Row | None]) -> None:
+    """Compare the losses of a run on the processor with those of one on the device, where both were made."""
+    found = [row.data["losses"] for row in rows if row is not None and row.outcome == "ok"]
+    if len(rows) < 2:
+        checks.left_out(step, "no device")
+    elif len(found) < 2:
+        checks.left_out(step, "one of the two runs did not end (above)")
+    else:
+        apart = max(abs(a - b) / abs(a) for a, b in zip(*found, strict=True))
+        verdict = "ok" if apart <= TOLERANCE else "differs"
+        checks.rows.append(Row(step, verdict, f"losses differ by {apart:.2g} at most, {TOLERANCE:g} allowed"))
 
 
 def torchrun_row(checks: Checks, strategy: str, kind: str, scratch: Path) -> Row | None:
@@ -203,7 +206,7 @@ def torchrun_row(checks: Checks, strategy: str, kind: str, scratch: Path) -> Row
         place = scratch / f"{strategy}-{kind}"
         done = launched([*WORDS, f"strategy={strategy}", "--accelerator", kind], place, room_s)
         found = losses(done, place)
-        return "ok", f"losses {found[0]:.4f} to {found[-1]:.4f}", found
+        return "ok", f"losses {found[0]:.4f} to {found[-1]:.4f}", {"losses": found}
 
     return checks.add(f"torchrun, {strategy}, {'device' if kind == 'cuda' else 'processor'}", 60, act)
 
@@ -211,13 +214,8 @@ def torchrun_row(checks: Checks, strategy: str, kind: str, scratch: Path) -> Row
 def launched(words: list[str], place: Path, room_s: float) -> subprocess.CompletedProcess[str]:
     """One rank of its own, without the launcher, which would import torch once more: it has torchrun's variables."""
     port = free_ports()
-    given = {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port + 2),
-    }
+    given = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    given |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port + 2)}
     command = [sys.executable, "-m", "testbed.worker", "torchrun", "--port", str(port), "--runs", str(place), *words]
     return ended(command, room_s, given)
 
@@ -225,28 +223,46 @@ def launched(words: list[str], place: Path, room_s: float) -> subprocess.Complet
 def losses(done: subprocess.CompletedProcess[str], place: Path) -> list[float]:
     if done.returncode != 0:
         raise RuntimeError(f"status {done.returncode}: {' '.join((done.stdout + done.stderr).split())[-300:]}")
-    (events,) = place.glob("*/events.jsonl")
+    return losses_of(next(place.glob("*/events.jsonl")))
+
+
+def losses_of(events: Path) -> list[float]:
     lines = (json.loads(line) for line in events.read_text().splitlines())
     return [line["loss"] for line in lines if line["event"] == "step" and line["rank"] == 0]
 
 
-def emulated(checks: Checks, has_device: bool) -> None:
-    """Two runs over emulated links; their records stay in runs/."""
-    checks.left_out("emulated runs on the device", EMULATED_ON_DEVICE if has_device else "no device")
+def emulated(checks: Checks, devices: int) -> None:
+    """Runs over emulated links, on the processor and on the device, which workers share; records stay in runs/."""
     for workers in (2, 4):
+        step = f"emulated, {workers} workers"
+        rows = [emulated_row(checks, f"{step}, processor", workers, "none")]
+        if devices:
+            rows.append(emulated_row(checks, f"{step}, device", workers, "cuda"))
+        else:
+            checks.left_out(f"{step}, device", "no device")
+        compare(checks, f"{step}, compared", rows)
+    step = "emulated, a device each, NCCL"
+    if devices < 2:
+        checks.left_out(step, f"NCCL takes no two ranks on one device, and there are {devices}")
+    else:
+        emulated_row(checks, step, 2, "cuda_nccl")
 
-        def act(room_s: float, workers: int = workers) -> tuple[Outcome, str, Any]:
-            command = [sys.executable, "-m", "testbed", "run", "--json", f"workers={workers}", *WORDS]
-            done = ended(command, room_s)
-            if not done.stdout.strip():
-                said = " ".join(done.stderr.split())
-                return "failed", f"status {done.returncode}: {said[-300:]}", None
-            summary = json.loads(done.stdout)
-            kept = {key: summary.get(key) for key in ("run_id", "status", "verdict", "reasons", "steps", "time_s")}
-            said = ", ".join(f"{key} {value}" for key, value in kept.items())
-            return ("ok" if summary["status"] == "completed" else "failed"), said, kept
 
-        checks.add(f"emulated, {workers} workers, processor", 75, act)
+def emulated_row(checks: Checks, step: str, workers: int, accelerator: str) -> Row | None:
+    def act(room_s: float) -> tuple[Outcome, str, Any]:
+        words = [f"workers={workers}", *WORDS, *([] if accelerator == "none" else [f"accelerator={accelerator}"])]
+        done = ended([sys.executable, "-m", "testbed", "run", "--json", *words], room_s)
+        if not done.stdout.strip():
+            said = " ".join(done.stderr.split())
+            return "failed", f"status {done.returncode}: {said[-300:]}", None
+        summary = json.loads(done.stdout)
+        kept = {key: summary.get(key) for key in ("run_id", "status", "verdict", "reasons", "steps", "time_s")}
+        said = ", ".join(f"{key} {value}" for key, value in kept.items())
+        if summary["status"] != "completed":
+            return "failed", said, kept
+        return "ok", said, kept | {"losses": losses_of(ROOT / "runs" / summary["run_id"] / "events.jsonl")}
+
+    return checks.add(step, 75, act)
 
 
 _END_S = 20.0
@@ -256,16 +272,8 @@ _END_S = 20.0
 def ended(command: list[str], room_s: float, given: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Return what a command said; it is in a session of its own, all of which is ended at the limit."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | (given or {})
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE) | {"stdin": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, text=True, start_new_session=True, **pipes) as process:
         try:
             stdout, stderr = process.communicate(timeout=room_s)
         except subprocess.TimeoutExpired:

@@ -91,7 +91,7 @@ _SAME = (
     ("target", "accuracy", "goal", "target_accuracy"),
     ("seed", "random_seed", "rng"),
     ("lr", "learning_rate", "outer_lr"),
-    ("device", "accelerator", "gpu"),
+    ("accelerator", "gpu", "cuda"),
     ("step_s", "step_time", "step_seconds"),
     ("bucket_size", "bucket", "bucket_cap", "bucket_cap_mb"),
     ("rank", "r", "lora_rank"),

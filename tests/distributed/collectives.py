@@ -1,4 +1,5 @@
-"""One rank of the communicator's test: prints what it got as one JSON object. Arguments: rank, world size, port."""
+"""One rank of the communicator's test: prints what it got as one JSON object. Arguments: rank, world size, port, and
+"staged", where all that is sent and received goes by way of other memory, as from an accelerator."""
 
 from __future__ import annotations
 
@@ -8,11 +9,18 @@ import sys
 import torch
 
 from testbed.worker.communication.communicator import Communicator
+from testbed.worker.device.accelerator import Accelerator
 from tests.distributed.harness import TIMEOUT_S
 
-rank, world_size, port = map(int, sys.argv[1:])
+rank, world_size, port = map(int, sys.argv[1:4])
 comm = Communicator.connect(
-    rank=rank, world_size=world_size, address="127.0.0.1", port=port, interface="lo", timeout_s=TIMEOUT_S
+    rank=rank,
+    world_size=world_size,
+    address="127.0.0.1",
+    port=port,
+    interface="lo",
+    timeout_s=TIMEOUT_S,
+    accelerator=Accelerator(stages=sys.argv[4] == "staged"),
 )
 
 

@@ -14,12 +14,14 @@ from tests.distributed.harness import ROOT, TIMEOUT_S, outputs, port_of_ones_own
 P = 3
 
 
-@pytest.fixture(scope="module")
-def ranks() -> list[dict[str, Any]]:
+@pytest.fixture(scope="module", params=["in place", "staged"])
+def ranks(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     script = Path(__file__).with_name("collectives.py")
     with port_of_ones_own() as port:
         workers = [
-            Forked(script, [str(rank), str(P), str(port)], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT)
+            Forked(
+                script, [str(rank), str(P), str(port), request.param], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT
+            )
             for rank in range(P)
         ]
         return [json.loads(out) for out in outputs(workers)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -43,6 +44,28 @@ def _files() -> dict[str, str]:
     return found
 
 
+def _devices() -> dict[str, str]:
+    """What opening each device of a driver comes to."""
+    found = {}
+    for name in sorted(name for name in os.listdir("/dev") if name.startswith("nvidia")):
+        try:
+            os.close(os.open(f"/dev/{name}", os.O_WRONLY))
+            found[name] = "opened"
+        except OSError as error:
+            found[name] = errno.errorcode[error.errno or 0]
+    return found
+
+
+def _library() -> dict[str, Any]:
+    """Whether the loader finds the driver's library by its name, and whether it can be written to."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    loaded = sorted({line.split(maxsplit=5)[5] for line in maps if "libcuda.so" in line})
+    writable = [path for path in loaded if os.access(path, os.W_OK)]
+    return {"loaded": loaded, "writable": writable}
+
+
 def facts() -> dict[str, Any]:
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
     wanted = ("Seccomp", "NoNewPrivs", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Uid", "Gid", "Groups")
@@ -60,6 +83,8 @@ def facts() -> dict[str, Any]:
         "directory": os.getcwd(),
         "umask": status["Umask"].strip(),
         "refused": _refused(),
+        "devices": _devices(),
+        "library": _library(),
     }
 
 

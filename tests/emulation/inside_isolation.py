@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from typing import Any
 from testbed.core.record.run_directory import OWN_UID, RUNTIME_ROOT, RunDir
 from testbed.core.record.telemetry import Channel, Welcome
 from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.orchestrator.emulation.containers.driver import NO_DRIVER, Driver, find
 from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.kernel.namespaces import own_sysfs
@@ -39,6 +41,22 @@ from topologies import lan
 HERE = Path(__file__).parent
 NODES = ("tries", "tells", "forked-tries", "forked-tells", "forked-stays")
 MEMORY_BYTES = 1 << 28
+
+
+OF_KERNEL = ((10, 229), (1, 11), (10, 237), (10, 200))
+"""Devices that no container has of its own: fuse, kmsg, loop-control, tun."""
+
+
+def stand_in(place: Path) -> Driver:
+    """A driver of two devices, whose library is one of this machine's; its devices are the kernel's own."""
+    (place / "dev").mkdir()
+    (place / "lib").mkdir()
+    for name, numbers in zip(("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), OF_KERNEL, strict=True):
+        os.mknod(place / "dev" / name, stat.S_IFCHR | 0o600, os.makedev(*numbers))
+    library = next(Path("/").glob("lib/*-linux-gnu/libutil.so.1"))
+    shutil.copy(library, place / "lib" / "libcuda.so.1.2.3")
+    (place / "lib" / "libcuda.so.1").symlink_to("libcuda.so.1.2.3")
+    return find(place / "dev", [place / "lib"])
 
 
 def spec_of(arguments: list[str]) -> RunSpec:
@@ -77,7 +95,7 @@ def welcome_all(server: socket.socket, spec: RunSpec) -> None:
 def start(
     containers: dict[str, Container], fork_server: ForkServerClient, run_id: str, arguments: list[str]
 ) -> dict[str, Process]:
-    environment = interpreter_environment(run_id)
+    environment = interpreter_environment(run_id) | containers["tries"].sandbox.driver.environment()
     containers["tries"].start([sys.executable, str(HERE / "attempts.py"), *arguments], {"PATH": "/usr/bin:/bin"})
     containers["tells"].start([sys.executable, str(HERE / "facts.py")], environment)
     started: dict[str, Process] = {"tries": containers["tries"], "tells": containers["tells"]}
@@ -138,6 +156,7 @@ def main() -> None:
     threading.Thread(target=welcome_all, args=(server, spec), daemon=True).start()
     nodes = {name: WorkerNode(f"w{index}") for index, name in enumerate(NODES)}
     rights = Rights(rootless=OWN_UID != 0)
+    driver = NO_DRIVER if rights.rootless else stand_in(work_of_test)
     sandbox = Sandbox(
         run_id=run_id,
         clone=CLONE,
@@ -146,6 +165,8 @@ def main() -> None:
         work=box,
         memory_bytes=MEMORY_BYTES,
         rights=rights,
+        driver=driver,
+        nodes=NODES,
     )
     root = sandbox.root
     for name in NODES:
@@ -155,7 +176,7 @@ def main() -> None:
         for name, node in nodes.items()
     }
     try:
-        with ForkServerClient(spec, run, rights) as fork_server:
+        with ForkServerClient(spec, run, rights, driver) as fork_server:
             processes = start(containers, fork_server, run_id, arguments)
             codes = wait(processes, fork_server)
             ended = kill_zygote(fork_server, processes["forked-stays"])

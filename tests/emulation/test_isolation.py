@@ -97,13 +97,26 @@ def test_a_forked_worker_lives_in_its_container_alone(said: dict[str, Any]) -> N
 def test_a_forked_worker_holds_nothing_of_the_host(said: dict[str, Any]) -> None:
     forked = said["said"]["forked-tells"][-1]
     names = {line.partition("=")[0] for line in forked["environ"]}
-    assert names == set(interpreter_environment(RUN_ID)), "as the fork server was started"
+    given = {"LD_LIBRARY_PATH", "PYTORCH_NVML_BASED_CUDA_CHECK"}  # of the driver
+    assert names == set(interpreter_environment(RUN_ID)) | given, "as the fork server was started"
     assert set(forked["environment"]) == names | {"LONGHAUL_NODE"}
     by_runc = {what.partition(":")[0] for what in said["said"]["tells"][-1]["files"].values()}
     assert {"0", "1", "2"} <= forked["files"].keys() and forked["files"]["0"] == "/dev/null"
     beyond = [what for name, what in forked["files"].items() if int(name) > 2]
     assert len(beyond) <= 2, f"its telemetry socket and what lists the files: {beyond} (runc's: {by_runc})"
     assert all(what.startswith(("socket:", "/proc/")) for what in beyond)
+
+
+@pytest.mark.parametrize(("node", "device"), [("tells", "nvidia1"), ("forked-tells", "nvidia1")])
+def test_a_node_opens_the_devices_it_was_given_and_loads_their_library(
+    said: dict[str, Any], node: str, device: str
+) -> None:
+    """Beside ways out that are shut all the same. A device of the kernel's that this one lacks cannot be opened."""
+    told = said["said"][node][-1]
+    assert set(told["devices"]) == {device, "nvidiactl", "nvidia-uvm"}, "and none of another's"
+    assert set(told["devices"].values()) <= {"opened", "ENXIO", "ENODEV", "ENOENT"}, "EPERM is a cgroup's"
+    (loaded,) = told["library"]["loaded"]
+    assert Path(loaded).name in ("libcuda.so.1", "libcuda.so.1.2.3") and not told["library"]["writable"]
 
 
 def test_forked_workers_draw_other_numbers_each_as_interpreters_of_their_own_would(said: dict[str, Any]) -> None:

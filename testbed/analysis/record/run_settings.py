@@ -35,7 +35,7 @@ def asked(spec: RunSpec | None) -> dict[str, str]:
         params = getattr(spec, part).first_published()["params"]  # a digest is the same after a module has moved
         found |= {f"{part}.{key}": _short(value) for key, value in _opened(params)}
     found |= {name: _short(getattr(spec, name)) for name in _PLAIN}
-    found |= {"transform": spec.transform.name}
+    found |= {"transform": spec.transform.name, "accelerator": spec.accelerator}
     found |= {"device": spec.device.name, "dilation": "auto" if spec.auto_dilation else f"{spec.dilation:g}"}
     found |= {name: _digest(getattr(spec, name)) for name in ("events", "background", "topology")}
     wan = [profile for link in spec.topology.wan_links for _, _, profile in link.directions()]

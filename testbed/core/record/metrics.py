@@ -60,7 +60,12 @@ METRICS: dict[str, Metric] = {
             "Emulated seconds spent in a phase of the step.",
             ("rank", "phase"),
         ),
-        _M("longhaul_train_cpu_seconds", "counter", "CPU seconds of the rank's training thread.", ("rank",)),
+        _M(
+            "longhaul_train_cpu_seconds",
+            "counter",
+            "CPU seconds of the rank's training thread, or seconds of its accelerator.",
+            ("rank",),
+        ),
         _M(
             "longhaul_train_late_seconds",
             "counter",

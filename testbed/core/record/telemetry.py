@@ -39,8 +39,6 @@ STORE_IN_NODE = "/run/longhaul/store"
 """A directory of the node alone, which outlives its processes."""
 KEPT_MODEL = "model.pt"
 """There, before rank 0 is done: the model, where it is to be kept."""
-PROCESSOR = "none"
-"""Of `--accelerator` under `torchrun`: ranks compute on the processor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +59,8 @@ class Welcome:
     64 ranks would take 14 s."""
     folder: str = ""
     """A directory of the node that outlives its processes, for a model or a server's state that is to be kept."""
+    accelerators: int = 0
+    """Number of devices that ranks share round robin; 0: they compute on the processor."""
     is_back: bool = False
     """Whether the others are in the midst of the run, which this rank had left."""
     event: str = "welcome"

@@ -26,6 +26,8 @@ SHAPERS = ("auto", "netem", "nfqueue")
 CAPTURES = ("none", "wan", "wan-packets")
 CHECKPOINTS = ("none", "last")
 RUNTIMES = ("runc", "docker")
+PROCESSOR, CUDA, NCCL = ACCELERATORS = ("none", "cuda", "cuda_nccl")
+"""Values of `accelerator`: the processor, devices that ranks may share, or one for each of them, by NCCL."""
 PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"}
 """Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
 MAX_DILATED_RTT_S = 5.0
@@ -65,6 +67,8 @@ PARTS = ("workload", "strategy", "compressor", "device", "transform")
 UNCHANGED = Part("none", "testbed.worker.transforms.none.Unchanged")
 """The transform of a model that keeps its layers."""
 UNCOMPRESSED = Part("none", "compressors.none.Uncompressed")
+_LATER = (("transform", UNCHANGED), ("accelerator", PROCESSOR))
+"""What hashes of runs from before there were any do not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +115,8 @@ class RunSpec:
     scale: float = 1.0
     """S: a replay's bytes and the topology's rates are divided by S; see core.spec.scale."""
     runtime: str = "runc"
+    accelerator: str = PROCESSOR
+    """Device on which nodes compute; not part of the hash where that is the processor."""
     shaper: str = "auto"
     tcp: str = "tuned"
     capture: str = "none"
@@ -194,11 +200,14 @@ class RunSpec:
         if self.runtime == "docker":
             yield from self._docker_faults()
         if self.program != "training":
+            if self.accelerator != PROCESSOR:
+                yield f"accelerator={self.accelerator}: workload={self.workload.name} is given no devices; leave it out"
             for asked in self.asked_of_models:
                 yield f"{asked}: the model of workload={self.workload.name} is its own; leave it out"
         for key, value, known in (
             ("checkpoint", self.checkpoint, CHECKPOINTS),
             ("runtime", self.runtime, RUNTIMES),
+            ("accelerator", self.accelerator, ACCELERATORS),
             ("shaper", self.shaper, SHAPERS),
             ("tcp", self.tcp, TCP_PROFILES),
             ("capture", self.capture, CAPTURES),
@@ -234,6 +243,8 @@ class RunSpec:
             yield "topo.flow_cap: tcp=reno cannot cap a flow; use tcp=tuned, bbr or stock"
 
     def _docker_faults(self) -> Iterator[str]:
+        if self.accelerator != PROCESSOR:
+            yield f"accelerator={self.accelerator}: nodes of runtime=docker are given no devices; use runtime=runc"
         if self.program == "hand":
             yield "runtime=docker: longhaul exec enters containers of runc alone; use runtime=runc, or docker exec"
         if self.start_from is not None:
@@ -259,16 +270,11 @@ class RunSpec:
         del data["metrics_port"], data["max_wall_s"], data["checkpoint"], data["guessed_dilation"], data["data_licence"]
         if self.auto_dilation:
             del data["dilation"]
-        if self.data_hash is None:
-            del data["data_hash"]
         if self.start_hash is not None or self.start_from is None:
             del data["start_from"]
-        if self.start_hash is None:
-            del data["start_hash"]
-        if not self.memory_limit:
-            del data["memory_limit"]
-        if self.transform == UNCHANGED:
-            del data["transform"]  # as of runs from before there were any
+        for key, nothing in (*_LATER, ("data_hash", None), ("start_hash", None), ("memory_limit", {})):
+            if getattr(self, key) == nothing:
+                del data[key]
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -277,10 +283,9 @@ class RunSpec:
         for part in PARTS:
             if not data[part]["folders"]:
                 del data[part]["folders"]  # as in records from before there were any
-        if not self.guessed_dilation:
-            del data["guessed_dilation"]  # as in records from before it could be
-        if self.data_licence is None:
-            del data["data_licence"]
+        for key, nothing in (("guessed_dilation", False), ("data_licence", None), ("accelerator", PROCESSOR)):
+            if getattr(self, key) == nothing:
+                del data[key]  # as in records from before it could be otherwise
         return {"hash": self.hash, **data}
 
     @classmethod

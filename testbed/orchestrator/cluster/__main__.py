@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 from testbed.core.errors import InputError, LonghaulError
-from testbed.core.record.telemetry import PROCESSOR
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 from testbed.orchestrator.cluster.measured_spec import measured_spec
 from testbed.orchestrator.cluster.orchestration import conduct, new_run
 from testbed.orchestrator.cluster.ranks import Ranks

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.run.questions.plugins import check_parts
 
@@ -59,5 +59,7 @@ def refused(spec: RunSpec, workers: int) -> Iterator[str]:
     for key, asked in emulated.items():
         if asked:
             yield f"{key}: of emulated networks and their nodes; nothing is emulated under torchrun"
+    if spec.accelerator != PROCESSOR:
+        yield f"accelerator={spec.accelerator}: of emulated nodes; give each rank --accelerator cuda"
     if spec.keeps_model or spec.keeps_server:
         yield f"checkpoint={spec.checkpoint}: of emulated runs, whose nodes share a folder; leave it out"

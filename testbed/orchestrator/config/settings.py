@@ -67,6 +67,7 @@ SETTINGS: dict[str, Setting] = {
     "seed": Setting("whole"),
     "dilation": Setting("number", words=(AUTO, GUESS)),
     "runtime": Setting("text"),
+    "accelerator": Setting("text"),
     "shaper": Setting("text"),
     "tcp": Setting("text"),
     "capture": Setting("text"),

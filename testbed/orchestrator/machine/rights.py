@@ -11,7 +11,7 @@ import contextlib
 import os
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,15 @@ class Rights:
         """The program and its options."""
         return ["runc", "--root", str(RUNC_STATE), *(["--rootless=true"] if self.rootless else [])]
 
-    def limits(self, name: str, resources: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a container's `linux` section: its cgroup and what that limits. No device but those runc gives, ever."""
-        devices = [{"allow": False, "access": "rwm"}]
+    def limits(
+        self, name: str, resources: Mapping[str, Any], opened: Sequence[Mapping[str, Any]] = ()
+    ) -> dict[str, Any]:
+        """Return of a container's `linux` section its cgroup and what that limits.
+
+        Args:
+            opened: Rules of devices that may be opened beside those that runc gives every container.
+        """
+        devices = [{"allow": False, "access": "rwm"}, *opened]
         if self.rootless:
             return {"resources": {"devices": devices}}
         return {"cgroupsPath": f"/{name}", "resources": {"devices": devices, **resources}}

@@ -16,6 +16,7 @@ from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config import programs
 from testbed.orchestrator.config.models import take_over
 from testbed.orchestrator.emulation.containers.docker_container import Holders
+from testbed.orchestrator.emulation.containers.driver import driver_of
 from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.emulation.measuring.capture import Capture
@@ -98,7 +99,7 @@ class RunOrchestration:
         self._shared = shared
         self._rights = rights
         self._program = programs.program_of(spec)
-        self._host_proc = host_proc
+        self._host_proc, self._driver = host_proc, driver_of(spec)
         self._tries = tries and spec.auto_dilation and not spec.guessed_dilation
         # what docker starts lies in no pid namespace that the run could fork into
         self._is_forked = shared_start and self._program.is_forked and spec.runtime != "docker"
@@ -112,7 +113,7 @@ class RunOrchestration:
         chosen, why = choose(spec.shaper)
         record.stage("network", f"network: {spec.workers} nodes, {len(spec.topology.wan_links)} WAN link(s), {chosen}")
         with ExitStack() as stack:
-            fork_server = ForkServerClient(spec, record.run, self._rights) if self._is_forked else None
+            fork_server = ForkServerClient(spec, record.run, self._rights, self._driver) if self._is_forked else None
             has_core_for_imports = usable_cores() > 1
             if fork_server and has_core_for_imports:
                 stack.enter_context(fork_server)  # first, so that they overlap with the network's set-up
@@ -129,7 +130,7 @@ class RunOrchestration:
             )
             if fork_server and not has_core_for_imports:
                 stack.enter_context(fork_server)  # only now: it would have taken the core that measured the links
-            sandbox = sandbox_of(spec, self._program, record.run, links.network, self._rights)
+            sandbox = sandbox_of(spec, self._program, record.run, links.network, self._rights, self._driver)
             if fork_server and self._tries:
                 self._pilot(links, sandbox, fork_server)
             self._facts = {
@@ -137,6 +138,7 @@ class RunOrchestration:
                 "shaper": {"chosen": chosen, "why": why},
                 "machine_shared": self._shared,
                 "rights_lost": self._rights.lost(),
+                **self._driver.facts(spec.workers),
             }
             self._train(stack, links, sandbox, holders, fork_server)
 
@@ -153,7 +155,8 @@ class RunOrchestration:
             workers.go(t0_s)
             return t0_s
 
-        self._retime(Pilot(self.spec, links, record, start, begin, self._follow).choose().dilation)
+        seats = len(self._driver.devices) or usable_cores()
+        self._retime(Pilot(self.spec, links, record, start, begin, self._follow, seats).choose().dilation)
 
     def _retime(self, dilation: float) -> None:
         """Go on with a dilation that was found by trying."""
@@ -161,8 +164,9 @@ class RunOrchestration:
             return
         record, self.spec = self._record, dataclasses.replace(self.spec, dilation=dilation)
         record.retime(self.spec)
-        found = Calibration.from_json(record.run.read_json(record.run.profiles))
-        write_json(record.run.profiles, calibrated_at(self.spec, found, record.show).to_json())
+        if (profiles := record.run.read_json(record.run.profiles)) is not None:
+            again = calibrated_at(self.spec, Calibration.from_json(profiles), record.show)
+            write_json(record.run.profiles, again.to_json())
 
     def _train(
         self,

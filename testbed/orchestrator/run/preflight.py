@@ -10,8 +10,8 @@ from rich import box
 from rich.table import Table
 
 from testbed.core.errors import MachineError
-from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT, RunSpec
-from testbed.orchestrator.emulation.containers import runc_escapes
+from testbed.core.spec.run_spec import DEFAULT_METRICS_PORT, PROCESSOR, RunSpec
+from testbed.orchestrator.emulation.containers import driver, runc_escapes
 from testbed.orchestrator.emulation.kernel import slowed_tcp
 from testbed.orchestrator.emulation.kernel.tcp import CONGESTION_CONTROL, MAX_CUBIC_DILATION, MAX_WALL_BBR_RTT_S
 from testbed.orchestrator.machine import checks
@@ -84,6 +84,7 @@ def run_checks(
     shaper: str = "auto",
     program: str = "training",
     runtime: str | None = "runc",
+    accelerator: str = PROCESSOR,
     runs_root: Path = RUNS_ROOT,
     rights: Rights = OF_ROOT,
 ) -> list[Check]:
@@ -107,6 +108,7 @@ def run_checks(
         checks.binary("runc", "containers of the nodes", "runc", needed=runtime != "docker"),
         runc_escapes.check(needed=runtime != "docker"),
         *([] if runtime == "runc" else [checks.docker(needed=runtime == "docker")]),
+        driver.check(accelerator, workers),
         *(checks.binary(*row) for row in _BINARIES),
         checks.binary("iptables", "it feeds the nfqueue shaper", "iptables", needed=_needs_iptables(features, shaper)),
         checks.namespaces(features),
@@ -177,6 +179,7 @@ def require(spec: RunSpec, runs_root: Path = RUNS_ROOT) -> None:
             shaper=spec.shaper,
             program=spec.program,
             runtime=spec.runtime,
+            accelerator=spec.accelerator,
             runs_root=runs_root,
         )
     )

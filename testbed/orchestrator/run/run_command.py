@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
 from testbed.core.files import printable
-from testbed.core.spec.run_spec import SHAPERS, TCP_PROFILES, RunSpec
+from testbed.core.spec.run_spec import ACCELERATORS, PROCESSOR, SHAPERS, TCP_PROFILES, RunSpec
 from testbed.orchestrator.config.config import Resolved, resolve
 from testbed.orchestrator.machine.checks import Check
 from testbed.orchestrator.machine.lock import require_free
@@ -115,6 +115,7 @@ def checked_spec(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT, 
         try:
             answer = check_parts(resolved.stand_in)
             faults += memory_faults(resolved.stand_in, answer)
+            lines = (*lines, *answer.get("lacks", ()))
             found = {key: answer.get(key) for key in ("data_hash", "data_licence", "start_hash")}
         except InputError as error:
             faults += error.faults
@@ -137,17 +138,21 @@ def _beyond(rights: Rights, resolved: Resolved) -> Iterator[str]:
         yield "memory_limit: only root can limit a node's memory: leave out --rootless, or the limit"
     if rights.rootless and resolved.settings.get("runtime") == "docker":
         yield "runtime=docker: only root can join a container's network: leave out --rootless, or the runtime"
+    if rights.rootless and (asked := resolved.settings.get("accelerator", PROCESSOR)) != PROCESSOR:
+        yield f"accelerator={asked}: only root can give nodes devices: leave out --rootless, or the accelerator"
 
 
 def machine_checks(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT) -> list[Check]:
     """What this machine has and lacks for it, as far as it is known what is asked."""
     settings: dict[str, Any] = resolved.settings
-    keys = ("metrics_port", "workers", "tcp", "shaper", "runtime")
+    keys = ("metrics_port", "workers", "tcp", "shaper", "runtime", "accelerator")
     known = {key: settings[key] for key in keys if key in settings}
     if known.get("tcp") not in TCP_PROFILES:  # a fault of the input, reported as such
         known.pop("tcp", None)
     if known.get("shaper") not in SHAPERS:  # likewise
         known.pop("shaper", None)
+    if known.get("accelerator") not in ACCELERATORS:  # likewise
+        known.pop("accelerator", None)
     if not 0 <= known.get("metrics_port", 0) <= 65535:  # a fault of the input, reported as such
         known["metrics_port"] = None
     if (spec := resolved.stand_in) is not None:

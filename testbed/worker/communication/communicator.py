@@ -149,10 +149,11 @@ class Communicator:
         if self.world_size == 1:
             return self._done([tensor])
         self.count(2 * (self.world_size - 1) * tensor.nbytes)
+        sent = self.accelerator.to_host(tensor)
         return self._collective(
             f"all_reduce of {tensor.nbytes} bytes",
-            lambda: dist.all_reduce(tensor, _OPS[op], async_op=True),
-            lambda: [tensor],
+            lambda: dist.all_reduce(sent, _OPS[op], async_op=True),
+            lambda: [self.accelerator.back(tensor, sent)],
         )
 
     def all_gather(self, payload: Tensor, sizes: Sequence[int]) -> Pending:
@@ -163,14 +164,14 @@ class Communicator:
         self.count(self.world_size * (self.world_size - 1) * width)
         padded = payload if len(payload) == width else torch.nn.functional.pad(payload, (0, width - len(payload)))
         gathered = torch.empty(self.world_size * width, dtype=torch.uint8, device=payload.device)
-        return self._collective(
-            f"all_gather of {width} bytes",
-            lambda: _gather(gathered, padded, async_op=True),
-            lambda: [
-                piece[:size]
-                for piece, size in zip(gathered.split(width) if width else [gathered] * len(sizes), sizes, strict=True)
-            ],
-        )
+        sent, arrived = self.accelerator.to_host(padded), self.accelerator.beside(gathered)
+
+        def pieces() -> list[Tensor]:
+            self.accelerator.back(gathered, arrived)
+            whole = gathered.split(width) if width else [gathered] * len(sizes)
+            return [piece[:size] for piece, size in zip(whole, sizes, strict=True)]
+
+        return self._collective(f"all_gather of {width} bytes", lambda: _gather(arrived, sent, async_op=True), pieces)
 
     def all_to_all(self, payloads: Sequence[Tensor], sizes: Sequence[int]) -> Pending:
         """Start to send `payloads[r]` to each rank r; return a pending (sizes[r],) uint8 from each."""
@@ -180,10 +181,11 @@ class Communicator:
         self.charge(sum(sent) - sent[self.rank])
         flat = torch.cat(list(payloads))
         received = torch.empty(sum(sizes), dtype=torch.uint8, device=flat.device)
+        ours, theirs = self.accelerator.to_host(flat), self.accelerator.beside(received)
         return self._collective(
             f"all_to_all of {sum(sent)} bytes",
-            lambda: dist.all_to_all_single(received, flat, list(sizes), sent, async_op=True),
-            lambda: list(received.split(list(sizes))),
+            lambda: dist.all_to_all_single(theirs, ours, list(sizes), sent, async_op=True),
+            lambda: list(self.accelerator.back(received, theirs).split(list(sizes))),
         )
 
     def exchange_sizes(self, sizes: Sequence[int]) -> Pending:
@@ -202,20 +204,26 @@ class Communicator:
         if self.world_size == 1:
             return self._done([tensor])
         self.count((self.world_size - 1) * tensor.nbytes, control=control)
+        sent = self.accelerator.to_host(tensor)
         return self._collective(
             f"broadcast of {tensor.nbytes} bytes",
-            lambda: dist.broadcast(tensor, source, async_op=True),
-            lambda: [tensor],
+            lambda: dist.broadcast(sent, source, async_op=True),
+            lambda: [self.accelerator.back(tensor, sent)],
         )
 
     def send(self, payload: Tensor, *, to: int) -> Pending:
         """Start to send `payload`; return the pending message, whose time ends with `wait`: gloo tells no other end."""
         self.charge(payload.nbytes)
-        return self._message(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(payload, to), list)
+        sent = self.accelerator.to_host(payload)
+        return self._message(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(sent, to), list)
 
     def receive(self, payload: Tensor, *, source: int) -> Pending:
         """Start to fill `payload` from rank `source`; return it as pending."""
-        return self._message(f"receive from rank {source}", lambda: dist.irecv(payload, source), lambda: [payload])
+        sent = self.accelerator.beside(payload)
+        back = self.accelerator.back
+        return self._message(
+            f"receive from rank {source}", lambda: dist.irecv(sent, source), lambda: [back(payload, sent)]
+        )
 
     def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
         """Start a collective of Longhaul's own; return its pending result.

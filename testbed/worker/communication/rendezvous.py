@@ -71,13 +71,28 @@ class ServiceStore(dist.Store):  # type: ignore[name-defined]
                 raise RuntimeError(f"nobody has put {key!r} at the rendezvous within {timeout_s:g} s")
         return bytes.fromhex(value)
 
-    @contextlib.contextmanager
-    def turn(self, number: int) -> Iterator[None]:
-        """Have the turn of this number, which one rank has at a time; the service takes it back from who is gone."""
-        while not self.ask(do="turn", number=number):
+
+class Turn:
+    """The turn of a number, which one rank has at a time; the service takes it back from who is gone."""
+
+    def __init__(self, store: ServiceStore, number: int) -> None:
+        self._store, self._number = store, number
+
+    def take(self) -> None:
+        """Wait for it."""
+        while not self._store.ask(do="turn", number=self._number):
             continue
+
+    def give(self) -> None:
+        """Let another rank have it."""
+        self._store.ask(do="over", number=self._number)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Have it for a while."""
+        self.take()
         yield
-        self.ask(do="over", number=number)
+        self.give()
 
 
 class Rendezvous:
@@ -127,9 +142,9 @@ class Rendezvous:
         """
         return bytes.fromhex(self.place.get(f"longhaul/{name}").decode())
 
-    def turn(self, number: int) -> contextlib.AbstractContextManager[None]:
-        """Have the turn of this number, which one rank of a run has at a time; without a service nobody waits."""
-        return self.place.turn(number) if isinstance(self.place, ServiceStore) else contextlib.nullcontext()
+    def turn(self, number: int) -> Turn | None:
+        """Return the turn of this number, which one rank of a run has at a time; without a service there is none."""
+        return Turn(self.place, number) if isinstance(self.place, ServiceStore) else None
 
     def close(self) -> None:
         """Leave; values stay."""

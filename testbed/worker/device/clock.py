@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from compressors.parts import codec_process
 from testbed.worker.device.compute_times import ComputeTimes
@@ -20,11 +21,37 @@ def cpu_s() -> float:
     return time.thread_time() + codec_process.cpu_s()
 
 
+class Meter(Protocol):
+    """Counter of seconds that a phase without seconds of its own takes."""
+
+    def seconds(self) -> float:
+        """Return the seconds so far."""
+
+    def resume(self) -> None:
+        """Work begins, or goes on."""
+
+    def pause(self) -> None:
+        """It rests: others may work."""
+
+
+class _Thread:
+    """CPU seconds of the clock's thread, which count by themselves."""
+
+    def seconds(self) -> float:
+        return cpu_s()
+
+    def resume(self) -> None:
+        """The kernel lets threads take turns."""
+
+    def pause(self) -> None:
+        """Likewise."""
+
+
 @dataclass
 class _Open:
     name: str
     remaining_s: float | None
-    """Emulated seconds it has still to take; None: as many as it takes CPU seconds."""
+    """Emulated seconds it has still to take; None: as many as the meter counts."""
     waits: bool
 
 
@@ -42,37 +69,41 @@ class PhaseClock:
         dilation: float = 1.0,
         times: ComputeTimes | None = None,
         settle: Callable[[], None] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         """
         Args:
             settle: waits for what a phase has begun elsewhere, on an accelerator, before the phase ends.
+            meter: of an emulated device that works for this rank; None counts the CPU seconds of this thread.
         """
         self.dilation = dilation
         self.times = times or ComputeTimes()
-        self._settle = settle
+        self._settle, self._has_device = settle, meter is not None
+        self._meter: Meter = meter or _Thread()
         self._seconds: dict[str, float] = {}
         self._cpu_seconds: dict[str, float] = {}
         self._open: list[_Open] = []
         self._since_s = self._due_s = time.monotonic()
-        self._cpu_since_s = cpu_s()
+        self._cpu_since_s = self._meter.seconds()
         self._stretch_late_s = self._late_s = 0.0
 
     @property
     def is_paced(self) -> bool:
         """Whether a device says how long phases last; otherwise nothing can be late."""
-        return self.times.forward_s is not None
+        return self._has_device or self.times.forward_s is not None
 
     @contextmanager
     def phase(self, name: str, seconds: float | None = None, *, waits: bool = False) -> Iterator[None]:
         """Spend time in `name`; the phase around it is suspended.
 
         Args:
-            seconds: emulated; without, the CPU seconds it takes.
+            seconds: emulated; without, those that the meter counts.
             waits: for what somebody else does, which takes as long as it takes; that of `WAITING` always does.
         """
         waits = waits or name == WAITING
         self._charge()
         self._open.append(_Open(name, seconds, waits))
+        self._take_turn()
         entered_s = time.monotonic()
         if not self.is_paced:
             self._due_s = entered_s  # nothing is late, so nothing is to be made good
@@ -88,6 +119,7 @@ class PhaseClock:
                 self._spend(self._open[-1].remaining_s or 0.0)
             self._charge()
             self._open.pop()
+            self._take_turn()
 
     def codec(self, name: str, elements: int, round_: int) -> AbstractContextManager[None]:
         """The phase `name` of round `round_` of reducing a bucket."""
@@ -118,7 +150,7 @@ class PhaseClock:
     def restart(self, at_s: float) -> None:
         """Time begins at `at_s` (CLOCK_MONOTONIC), which is past: nothing was taken yet."""
         self._since_s, self._due_s = time.monotonic(), at_s
-        self._cpu_since_s = cpu_s()
+        self._cpu_since_s = self._meter.seconds()
         self._seconds, self._cpu_seconds = {}, {}
         self._stretch_late_s = self._late_s = 0.0
 
@@ -128,7 +160,7 @@ class PhaseClock:
         return {name: value / self.dilation for name, value in seconds.items()}
 
     def take_cpu_s(self) -> dict[str, float]:
-        """CPU seconds of this thread per phase since the last call."""
+        """Seconds of the meter per phase since the last call: CPU seconds of this thread, or of its device."""
         seconds, self._cpu_seconds = self._cpu_seconds, {}
         return seconds
 
@@ -147,11 +179,26 @@ class PhaseClock:
 
     def _spend(self, seconds: float) -> None:
         self._due_s += self.dilation * seconds
-        time.sleep(max(0.0, self._due_s - time.monotonic()))
+        self._sleep()
+
+    def _sleep(self) -> None:
+        """Rest until what is due; others may work meanwhile."""
+        left_s = self._due_s - time.monotonic()
+        if left_s > 0:
+            self._meter.pause()
+            time.sleep(left_s)
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Work in the innermost phase; rest where that waits, or there is none."""
+        if self._open and not self._open[-1].waits:
+            self._meter.resume()
+        else:
+            self._meter.pause()
 
     def _spend_cpu(self) -> None:
         """For the time since the last charge, of a phase that has no seconds given."""
-        now_s = cpu_s()
+        now_s = self._meter.seconds()
         spent_s, self._cpu_since_s = now_s - self._cpu_since_s, now_s
         if self._open:
             current = self._open[-1]
@@ -159,7 +206,7 @@ class PhaseClock:
             if current.remaining_s is None and not current.waits:
                 self._due_s += self.dilation * spent_s
                 if self.dilation > 1:
-                    time.sleep(max(0.0, self._due_s - time.monotonic()))
+                    self._sleep()
 
     def _resume(self, entered_s: float) -> None:
         now_s = time.monotonic()

@@ -7,15 +7,15 @@ import json
 from typing import Any, TextIO
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_INPUT, InputError, raise_input_faults
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 
 
 def check(source: TextIO, sink: TextIO) -> int:
     """Read `RunSpec.to_json()`, write {"faults", "parameters", "metric", "uses_feedback", "computes",
-    "exchanges_models", "epoch_steps", "data_hash", "data_licence", "start_hash"}; return the exit status. Of
-    {"specs": [...]} write {"faults": [], "answers": [...]}, one for each. A spec with "accelerated" is also asked
-    whether it can be trained on accelerators. Data are fetched only for a question with "fetch"; otherwise the answer
-    says in "to_fetch" what has to be."""
+    "exchanges_models", "epoch_steps", "data_hash", "data_licence", "start_hash", "lacks"}, the last of this machine's
+    packages; return the exit status. Of {"specs": [...]} write {"faults": [], "answers": [...]}, one for each. A spec
+    with "accelerated", or an accelerator of its own, is also asked whether it can be trained there. Data are fetched
+    only for a question with "fetch"; otherwise the answer says in "to_fetch" what has to be."""
     question = json.load(source)
     fetch = bool(question.get("fetch"))
     if "specs" in question:
@@ -39,6 +39,7 @@ def _answer(spec: dict[str, Any], *, fetch: bool) -> dict[str, Any]:
 
 
 def _built(spec: RunSpec, *, accelerated: bool, fetch: bool) -> dict[str, Any]:
+    from testbed.worker.device.accelerator import build_faults
     from testbed.worker.interfaces.workload_capabilities import data_hash, licence, to_fetch
     from testbed.worker.model import checkpoint
     from testbed.worker.plugins.factory import prefixed
@@ -48,7 +49,11 @@ def _built(spec: RunSpec, *, accelerated: bool, fetch: bool) -> dict[str, Any]:
     parts = build_parts(spec)
     workload, metric = parts.workload, parts.workload.metric
     faults = [*parts.device.validate(), *(prefixed("workload", fault) for fault in workload.validate())]
-    raise_input_faults([*faults, *(misfits(parts) if accelerated else ())])
+    if accelerated:
+        faults += misfits(parts, "--accelerator")
+    if spec.accelerator != PROCESSOR:
+        faults += misfits(parts, f"accelerator={spec.accelerator}")
+    raise_input_faults(faults)
     if not fetch and (lacking := to_fetch(workload)) is not None:
         return {"to_fetch": lacking}
     start_hash = None if spec.start_from is None else checkpoint.checksum(spec.start_from)
@@ -66,4 +71,5 @@ def _built(spec: RunSpec, *, accelerated: bool, fetch: bool) -> dict[str, Any]:
         "data_hash": data_hash(workload),
         "data_licence": licence(workload),
         "start_hash": start_hash,
+        "lacks": list(build_faults(spec.accelerator)),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -16,7 +17,7 @@ from testbed.core.device.profile import Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Left, LonghaulError, RunError
 from testbed.core.record.events.run import Fault, Leaving
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.device.paces import Paces
@@ -129,6 +130,8 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     torch.set_num_threads(1)
     from testbed.worker.communication.communicator import Communicator
     from testbed.worker.communication.shutdown import shut_down
+    from testbed.worker.device.accelerator import Accelerator
+    from testbed.worker.device.device_meter import DeviceMeter
     from testbed.worker.model import checkpoint
     from testbed.worker.training import capabilities
     from testbed.worker.training.loop import Training
@@ -148,11 +151,17 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
         "timeout_s": spec.timeout_s * spec.dilation,
         "service": welcome.rendezvous,
     }
-    place |= {} if accelerator is None else {"accelerator": accelerator}
+    is_on_device = spec.accelerator != PROCESSOR
+    accelerator = Accelerator.of_node(spec.accelerator) if is_on_device else accelerator or Accelerator()
+    place |= {"accelerator": accelerator}
     comm = come_back(**place) if welcome.is_back else Communicator.connect(**place, interface=welcome.interface)
     assert comm.rendezvous is not None, "whoever has connected has met the others"
     comm.rendezvous.folder = Path(welcome.folder) if welcome.folder else None
     shut_down()
+    if is_on_device:
+        is_shared = welcome.world_size > welcome.accelerators
+        number = TURNS + welcome.rank % welcome.accelerators
+        accelerator.meter = DeviceMeter(accelerator.event, comm.rendezvous.turn(number) if is_shared else None)
     profile = None if welcome.profile is None else Profile.from_json(welcome.profile)
     training = Training(spec, parts, comm, emit, profile)
     training.paces = orders.paces
@@ -160,7 +169,8 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     if welcome.rank == 0:
         emit(training.describe().to_json())
     turn = comm.rendezvous.turn(welcome.rank % TURNS)  # what each needs for a moment, hundreds at once do not have
-    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, turn)
+    alone = contextlib.nullcontext() if turn is None else turn.held()
+    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, alone)
     done = training.run(orders.t0_s)
     if spec.keeps_model and welcome.rank == 0:
         checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.folder) / KEPT_MODEL)

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
 from testbed.core.packages import lacking_packages
-from testbed.core.record.telemetry import PROCESSOR, connect_over_network
+from testbed.core.record.telemetry import connect_over_network
+from testbed.core.spec.run_spec import CUDA, PROCESSOR
 from testbed.worker.process.session import live
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--interface", help="that ranks speak over; found by the way to MASTER_ADDR if it is left out")
     parser.add_argument(
         "--accelerator",
-        choices=(PROCESSOR, "cuda"),
+        choices=(PROCESSOR, CUDA),
         default=PROCESSOR,
         help="what ranks compute on, one each, with NCCL between them; alike on all machines",
     )

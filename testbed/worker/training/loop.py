@@ -53,7 +53,7 @@ class Training:
         model.to(comm.accelerator.device)
         self._profile = profile
         settle = None if comm.accelerator.is_processor else comm.accelerator.settle
-        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, model), settle)
+        self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, model), settle, comm.accelerator.meter)
         comm.clock = self.clock
         self.paces = Paces()
         self._queueing = RunQueueDelay()

@@ -268,14 +268,14 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
             yield f"{where}, and no join event starts it again: {name} does not go on without it"
 
 
-def misfits(parts: Parts) -> Iterator[str]:
-    """What of a run cannot be trained on accelerators, one line each."""
+def misfits(parts: Parts, asked: str) -> Iterator[str]:
+    """Yield what of a run cannot be trained on accelerators, one line each, behind the words that asked for them."""
     name = type(parts.strategy).__name__
-    yield from (f"--accelerator: {name}: {fault}" for fault in capabilities.accelerator_faults(parts.strategy))
+    yield from (f"{asked}: {name}: {fault}" for fault in capabilities.accelerator_faults(parts.strategy))
     if parts.transform.changes_the_model:
-        yield "--accelerator: transforms change the model in the host's memory; leave transform out"
+        yield f"{asked}: transforms change the model in the host's memory; leave transform out"
     if not parts.workload.computes:
-        yield f"--accelerator: {type(parts.workload).__name__} does no arithmetic that one could do; leave it out"
+        yield f"{asked}: {type(parts.workload).__name__} does no arithmetic that one could do; leave it out"
 
 
 # The model that a run begins with: the workload's, with the numbers of one that was kept, as a transform has it.

@@ -41,8 +41,10 @@ def test_without_a_device_what_needs_one_is_left_out_and_the_status_is_0(
     assert check.main([str(tmp_path / "made" / "out.json")]) == 0
     rows = {row["step"]: row for row in json.loads((tmp_path / "made" / "out.json").read_text())["rows"]}
     left_out = {step for step, row in rows.items() if row["outcome"] == "left out"}
-    of_device = {"device", "codecs: bytes of the device", "emulated runs on the device"}
-    assert left_out == of_device | {f"torchrun, {strategy}, compared" for strategy in ("ddp", "diloco")}
+    of_device = {"device", "codecs: bytes of the device", "emulated, a device each, NCCL"}
+    of_device |= {f"torchrun, {strategy}, compared" for strategy in ("ddp", "diloco")}
+    of_device |= {f"emulated, {workers} workers, {what}" for workers in (2, 4) for what in ("device", "compared")}
+    assert left_out == of_device
     failed = {step for step, row in rows.items() if row["outcome"] == "failed"}
     assert failed >= {"longhaul check", "torchrun, ddp, processor", "emulated, 4 workers, processor"}
     printed = capsys.readouterr().out
@@ -56,6 +58,31 @@ def test_with_a_device_losses_are_compared(tmp_path: Path, monkeypatch: pytest.M
     check.torchrun(checks, True, tmp_path)
     found = {row.step: row.outcome for row in checks.rows if row.step.endswith("compared")}
     assert found == {"torchrun, ddp, compared": "ok", "torchrun, diloco, compared": "differs"}
+
+
+def test_emulated_runs_on_a_device_are_compared_and_nccl_wants_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    asked: list[str] = []
+
+    def ended(command: list[str], room_s: float) -> subprocess.CompletedProcess[str]:
+        asked.append(" ".join(command))
+        folder = tmp_path / "runs" / str(len(asked))
+        folder.mkdir(parents=True)
+        loss = 1.002 if "accelerator=cuda" in command and "workers=4" in command else 1.0
+        (folder / "events.jsonl").write_text(json.dumps({"event": "step", "rank": 0, "loss": loss}))
+        summary = {"run_id": str(len(asked)), "status": "completed"}
+        return subprocess.CompletedProcess(command, 0, json.dumps(summary), "")
+
+    monkeypatch.setattr(check, "ended", ended)
+    checks = check.Checks(time.monotonic() + 1000)
+    check.emulated(checks, 1)
+    found = {row.step: row.outcome for row in checks.rows}
+    assert found["emulated, 2 workers, compared"] == "ok" and found["emulated, 4 workers, compared"] == "differs"
+    assert found["emulated, a device each, NCCL"] == "left out"
+    check.emulated(checks, 2)
+    assert "accelerator=cuda_nccl" in asked[-1] and checks.rows[-1].outcome == "ok"
 
 
 def test_a_step_without_time_is_left_out_and_one_that_raises_has_failed() -> None:

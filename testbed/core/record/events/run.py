@@ -131,7 +131,7 @@ class Step(StepEvent, name="step"):
     """Duration."""
     phase_s: PhaseTimes
     cpu_s: Number
-    """CPU seconds of the training thread."""
+    """CPU seconds of the training thread; of the accelerator, by its events, where the rank's node has one."""
     late_s: Number | None
     behind_s: Number | None
     """Time sent, and ended, later than a device. Null without a pacing device. What remains behind at the next send

@@ -18,13 +18,14 @@ from typing import Any
 from testbed.core.errors import EXIT_COMPLETED, LonghaulError
 from testbed.core.record.run_directory import RUN_ID
 from testbed.core.record.summary import STATUSES, VERDICTS
-from testbed.core.spec.run_spec import CAPTURES, CHECKPOINTS, PARTS, RUNTIMES, SHAPERS, TCP_PROFILES
+from testbed.core.spec.run_spec import ACCELERATORS, CAPTURES, CHECKPOINTS, PARTS, RUNTIMES, SHAPERS, TCP_PROFILES
 from testbed.orchestrator.cli.discovery.kinds import KINDS
 from testbed.orchestrator.machine.clone import CLONE, CONF_DIR, RUNS_ROOT
 from testbed.orchestrator.terminal.terminal import tell
 
 GROUPS = ("topo", *PARTS)
 _VALUES: Mapping[str, Sequence[str]] = {
+    "accelerator": ACCELERATORS,
     "capture": CAPTURES,
     "checkpoint": CHECKPOINTS,
     "dilation": ("auto", "guess"),

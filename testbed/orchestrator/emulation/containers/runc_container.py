@@ -147,6 +147,7 @@ class Container:
 
     def _config(self, command: list[str], environment: dict[str, str], directory: Path) -> dict[str, Any]:
         uid, gid = self.sandbox.user()
+        devices = self.sandbox.devices(self.node)
         return {
             "ociVersion": "1.0.2",
             "hostname": self.node,
@@ -181,7 +182,9 @@ class Container:
                         "memory": {"limit": self.memory_bytes},
                         "pids": {"limit": MAX_PROCESSES},
                     },
+                    [device.rule() for device in devices],
                 ),
+                "devices": [device.to_oci() for device in devices],
                 "maskedPaths": list(_MASKED),
                 "readonlyPaths": list(_READ_ONLY),
             },

@@ -14,6 +14,7 @@ from typing import Any
 
 from testbed.core.errors import MachineError
 from testbed.core.record.telemetry import RENDEZVOUS_IN_NODE, SOCKET_IN_NODE, STORE_IN_NODE
+from testbed.orchestrator.emulation.containers.driver import NO_DRIVER, DeviceNode, Driver
 from testbed.orchestrator.emulation.containers.node_disk import OUT_IN_NODE, NodeDisk
 from testbed.orchestrator.emulation.containers.oci_mounts import HARDENED, SHM_BYTES, bind, mount, own_mounts
 from testbed.orchestrator.emulation.containers.root_filesystem import KEPT, BoundRoot, MaskedRoot
@@ -56,6 +57,10 @@ class Sandbox:
     limits: Mapping[str, int] = field(default_factory=dict)
     """Most memory of the containers of these nodes, in bytes."""
     rights: Rights = OF_ROOT
+    driver: Driver = NO_DRIVER
+    """Devices that nodes share round robin, and their driver's files; empty where nodes have none."""
+    nodes: tuple[str, ...] = ()
+    """All nodes in the order of their ranks."""
 
     @property
     def cpu_shares(self) -> int:
@@ -76,6 +81,10 @@ class Sandbox:
             if is_there and not any(path.is_relative_to(other) for other in found) and path not in _OF_NODE:
                 found.append(path)
         return found
+
+    def devices(self, node: str) -> tuple[DeviceNode, ...]:
+        """Return the devices that a node is given."""
+        return self.driver.of_rank(self.nodes.index(node)) if self.driver.devices else ()
 
     def user(self) -> tuple[int, int]:
         """Return (uid, gid): nobody; the clone's owner where a umask keeps it from everybody else; rootless the caller.
@@ -111,6 +120,7 @@ class Sandbox:
     def mounts(self, node: str, disk: NodeDisk | None = None) -> list[dict[str, Any]]:
         """Return all mounts of a node."""
         mounts = [*own_mounts(), *(bind(str(path), str(path), "ro") for path in self.bound_back())]
+        mounts += [bind(str(path), str(path.resolve()), "ro") for path in self.driver.libraries]
         if disk is not None and self.working_directory is not None:
             mounts += [bind(target, source) for target, source in disk.mounts(self.working_directory)]
         mounts += [mount(str(runs), "tmpfs", "tmpfs", *HARDENED, "ro", "size=4k") for runs in self.hidden()]
@@ -124,7 +134,7 @@ class Sandbox:
     @functools.cached_property
     def root(self) -> MaskedRoot:
         """Root file system of all containers, which none can write to; made once."""
-        files = [*self.bound_back(), Path(SOCKET_IN_NODE), Path(RENDEZVOUS_IN_NODE)]
+        files = [*self.bound_back(), *self.driver.libraries, Path(SOCKET_IN_NODE), Path(RENDEZVOUS_IN_NODE)]
         kind = BoundRoot if self.rights.rootless else MaskedRoot
         return kind(self.work, files, self.hosts, directories=[Path(STORE_IN_NODE), Path(OUT_IN_NODE)])
 

@@ -29,16 +29,19 @@ from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
 from testbed.core.record.run_directory import write_json
 from testbed.core.record.used_files import entries, version
-from testbed.core.spec.run_spec import PARTS, RunSpec
+from testbed.core.spec.run_spec import PARTS, PROCESSOR, RunSpec
+from testbed.orchestrator.emulation.containers.driver import driver_of
 from testbed.orchestrator.machine import clone, provenance
 from testbed.orchestrator.machine.lock import held_if_free
-from testbed.orchestrator.run.dilation.first_guess import choose
+from testbed.orchestrator.run.dilation.first_guess import among_ranks, choose
 from testbed.orchestrator.run.questions.plugins import ask_worker
 from testbed.orchestrator.run.questions.replay_needs import time_faults
 from testbed.orchestrator.run_store.used import named_files
 
 CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0
+NATIVE = "testbed.core.device.Native"
+"""Target of the device that computes: where ranks have an accelerator, that one."""
 _MAX_PLANS = 5
 """Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
 
@@ -63,7 +66,7 @@ class Calibration:
 def calibrate(
     spec: RunSpec, tell: Callable[[str], None], give: Callable[[Path], None] = lambda _: None
 ) -> tuple[RunSpec, Calibration | None]:
-    """The spec with its dilation, and the times of its device; None for programs that are not our training.
+    """Return the spec with its dilation, and the times of its device; None where they are known only as it runs.
 
     Args:
         tell: is told what takes seconds.
@@ -74,6 +77,11 @@ def calibrate(
     """
     if spec.program != "training":
         return spec, None
+    if spec.accelerator != PROCESSOR:
+        # its own steps are measured while it trains; on another device they take what that is known to take
+        guess = among_ranks(spec, len(driver_of(spec).devices)) if spec.auto_dilation else spec.dilation
+        spec = dataclasses.replace(spec, dilation=guess)
+        return spec, None if spec.device.target == NATIVE else _measured(spec, tell, give)
     found = _measured(spec, tell, give)
     rounds = 0 if not spec.auto_dilation else _MAX_PLANS if found.cpu.factored else 1
     while rounds and (chosen := _slowest(spec, found)) > spec.dilation:

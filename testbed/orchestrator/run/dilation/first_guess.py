@@ -219,6 +219,15 @@ def choose(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float:
     raise Refused(_refusal(spec, loads), offers, smallest_anew)
 
 
+def among_ranks(spec: RunSpec, devices: int) -> float:
+    """Return the dilation at which the ranks that share a device, one at a time, come to the end of its time.
+
+    What else there is to do is not known before; the pilot finds it.
+    """
+    ranks = math.ceil(spec.workers / max(1, devices))
+    return min(on_grid(COMPUTE_MARGIN * ranks) if ranks > 1 else 1.0, most_dilation(spec))
+
+
 def smallest(spec: RunSpec, cpu: Profile, device: Profile, cores: int) -> float | None:
     """Return the smallest dilation that suffices, before the model changes and after; None if none does."""
     loads, k, most = _loads(spec, cpu, device, cores), 1.0, most_dilation(spec)

@@ -19,7 +19,6 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
 from testbed.orchestrator.observation.collector import Collector
-from testbed.orchestrator.run.dilation.calibration import usable_cores
 from testbed.orchestrator.run.dilation.first_guess import most_dilation
 from testbed.orchestrator.run.dilation.search import Search
 from testbed.orchestrator.run.dilation.trial import Trial, TrialFold
@@ -57,6 +56,7 @@ class Pilot:
         start: makes workers for a spec, whose words the second argument takes.
         begin: waits until they are connected and has them begin; returns the moment (CLOCK_MONOTONIC).
         follow: passes on what workers say until the last argument says that it is enough; raises what goes wrong.
+        seats: how many ranks can compute at a time: cores, or devices that ranks share.
     """
 
     def __init__(
@@ -67,9 +67,10 @@ class Pilot:
         start: Callable[[RunSpec, Callable[[Event], None]], AbstractContextManager[Workers]],
         begin: Callable[[Workers], float],
         follow: Callable[[Workers, Callable[[], bool]], None],
+        seats: int,
     ) -> None:
         self._spec, self._links, self._record = spec, links, record
-        self._start, self._begin, self._follow = start, begin, follow
+        self._start, self._begin, self._follow, self._seats = start, begin, follow, seats
         self._search = Search(spec.dilation, most_dilation(spec), links.least_dilation)
         self._fold = self._new_fold(spec, first_step=2)
         self._began_s, self._budget_s = time.monotonic(), BUDGET_S - END_S
@@ -101,7 +102,7 @@ class Pilot:
         self._fold.add(event)
 
     def _new_fold(self, spec: RunSpec, first_step: int) -> TrialFold:
-        return TrialFold(spec.topology, spec.dilation, usable_cores(), first_step, self._spec.steps)
+        return TrialFold(spec.topology, spec.dilation, self._seats, first_step, self._spec.steps)
 
     @contextlib.contextmanager
     def _watched(self, workers: Workers, background: BackgroundTraffic) -> Iterator[None]:

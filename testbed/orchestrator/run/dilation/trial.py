@@ -249,6 +249,6 @@ class TrialFold:
         return (weight * steadily_s + (1 - weight) * so_far_s) / step_s, doubt_s / step_s
 
     def _needed_s(self, ranks: dict[int, Event]) -> float:
-        """Return the wall seconds in which these cores do what all training threads did."""
+        """Return the wall seconds in which these cores, or devices, do what all training threads did."""
         cpu_s = [float(event["cpu_s"]) for event in ranks.values()]
         return max(sum(cpu_s) / self._cores, *cpu_s)

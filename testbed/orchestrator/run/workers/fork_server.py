@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
+from testbed.orchestrator.emulation.containers.driver import NO_DRIVER, Driver
 from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
@@ -110,8 +111,8 @@ class ForkedProcess:
 class ForkServerClient:
     """A context manager: leaving it ends the process and with it all workers."""
 
-    def __init__(self, spec: RunSpec, run: RunDir, rights: Rights = OF_ROOT) -> None:
-        self._spec = spec
+    def __init__(self, spec: RunSpec, run: RunDir, rights: Rights = OF_ROOT, driver: Driver = NO_DRIVER) -> None:
+        self._spec, self._driver = spec, driver
         self._rights = rights
         self._run = run
         self._workers: dict[str, ForkedProcess] = {}
@@ -127,7 +128,7 @@ class ForkServerClient:
         with far_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "testbed.worker", "fork-server", str(far_end.fileno())],
-                env=interpreter_environment(self._run.run_id),
+                env=interpreter_environment(self._run.run_id) | self._driver.environment(),
                 stdin=subprocess.PIPE,
                 stdout=sys.stderr,  # the orchestrator's log
                 pass_fds=[far_end.fileno()],

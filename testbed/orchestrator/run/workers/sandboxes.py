@@ -12,6 +12,7 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.programs import Program
 from testbed.orchestrator.emulation.containers.docker_container import Holders
+from testbed.orchestrator.emulation.containers.driver import Driver
 from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.links.network import Network
 from testbed.orchestrator.machine import clone
@@ -23,7 +24,9 @@ _MEMORY_SHARE = 0.85
 _OF_NODE = ("dev", "etc", "proc", "run", "sys")
 
 
-def sandbox_of(spec: RunSpec, program: Program, run: RunDir, network: Network, rights: Rights) -> Sandbox:
+def sandbox_of(
+    spec: RunSpec, program: Program, run: RunDir, network: Network, rights: Rights, driver: Driver
+) -> Sandbox:
     """Return the sandbox of a run, whose place it mounts."""
     work = run.runtime / "box"
     work.mkdir()
@@ -43,6 +46,8 @@ def sandbox_of(spec: RunSpec, program: Program, run: RunDir, network: Network, r
         seen=(*([directory] if directory else []), *map(Path, spec.module_folders), *_named(spec)),
         working_directory=directory if program.is_users and spec.runtime != "docker" else None,
         rights=rights,
+        driver=driver,
+        nodes=tuple(node.name for node in spec.topology.nodes),
         hosts="".join(f"{network.plan.node_address(node)} {node}\n" for node in network.workers),
     )
 

@@ -10,12 +10,15 @@ from testbed.orchestrator.config.programs import MASTER_PORT
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE
 
 
-def welcome(spec: RunSpec, node: str, master_address: str, profile: dict[str, Any] | None, *, is_back: bool) -> Welcome:
+def welcome(
+    spec: RunSpec, node: str, master_address: str, profile: dict[str, Any] | None, accelerators: int, *, is_back: bool
+) -> Welcome:
     """Return the welcome of a node's worker.
 
     Args:
         master_address: Address of rank 0's node.
         profile: Times of the emulated device; None where none are emulated.
+        accelerators: Number of devices that ranks share.
         is_back: True if an event has started the node again.
     """
     nodes = [one.name for one in spec.topology.nodes]
@@ -29,5 +32,6 @@ def welcome(spec: RunSpec, node: str, master_address: str, profile: dict[str, An
         rendezvous=RENDEZVOUS_IN_NODE,
         folder=STORE_IN_NODE,
         profile=profile,
+        accelerators=accelerators,
         is_back=is_back,
     )

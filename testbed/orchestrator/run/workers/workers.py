@@ -119,6 +119,7 @@ class Workers:
         rank = self.nodes.index(container.node)
         environment = {
             **interpreter_environment(self.run.run_id),
+            **self._sandbox.driver.environment(),
             "LONGHAUL_NODE": container.node,
             **({} if container.disk is None else {"LONGHAUL_OUT": OUT_IN_NODE}),
             **self.program.environment(rank, self._master_address(), WORKER_INTERFACE),
@@ -202,7 +203,8 @@ class Workers:
             if hello.get("event") != "hello" or hello.get("node") != node:
                 raise ValueError(f"{hello!r:.80} in place of its hello")
             is_back = node in self._restarted
-            channel.send_welcome(welcome(self.spec, node, self._master_address(), self._profile, is_back=is_back))
+            address, devices = self._master_address(), len(self._sandbox.driver.devices)
+            channel.send_welcome(welcome(self.spec, node, address, self._profile, devices, is_back=is_back))
             steps = self.spec.steps if self._scripts is None else None
             intake = Intake(self.nodes.index(node), node, steps)
             for message in channel.messages():

@@ -18,7 +18,7 @@ from testbed.core.device.timelines.timeline_file import is_timeline
 from testbed.core.errors import EXIT_COMPLETED, InputError
 from testbed.core.files import read_object
 from testbed.core.record.run_directory import RUN_ID, RunDir
-from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 from testbed.core.user_files.json_file import read_json
 from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.machine.clone import RUNS_ROOT, environment
@@ -91,6 +91,8 @@ def _spec(overrides: Sequence[str], runs_root: Path) -> RunSpec:
             start_hash = check_parts(resolved.stand_in).get("start_hash")
         except InputError as error:
             faults += error.faults
+    if resolved.stand_in is not None and (asked := resolved.stand_in.accelerator) != PROCESSOR:
+        faults.append(f"accelerator={asked}: how long steps take there is known only as they run; leave it out")
     if faults:
         raise InputError(*dict.fromkeys(faults))
     return dataclasses.replace(resolved.spec, auto_dilation=False, start_hash=start_hash)

@@ -81,7 +81,7 @@ class _Faults:
 
 def _lacking(resolved: Sequence[Resolved], runs_root: Path) -> list[str]:
     """Asked once for what differs between points: looking takes time."""
-    keys = ("metrics_port", "workers", "tcp", "shaper", "runtime")
+    keys = ("metrics_port", "workers", "tcp", "shaper", "runtime", "accelerator")
     different = {
         (*(one.settings.get(key) for key in keys), one.stand_in and one.stand_in.program): one for one in resolved
     }

@@ -216,7 +216,7 @@ def test_several_faults_come_in_one_go(conf: Path) -> None:
         ("workers=4=5", "workers=4=5: cannot be read"),
         ("~compressor", "~compressor: nothing can be removed; give key=value"),
         ("compressor=none,topk", "compressor=none,topk: several values are a sweep; a run takes one"),
-        ("hydra.verbose=true", "hydra.verbose=true: unknown key; known: background, batch_size"),
+        ("hydra.verbose=true", "hydra.verbose=true: unknown key; known: accelerator, background, batch_size"),
     ],
 )
 def test_each_fault_is_one_line(conf: Path, override: str, line: str) -> None:

@@ -14,7 +14,7 @@ import torch
 from testbed.core.errors import EXIT_INPUT, MachineError
 from testbed.orchestrator.config.config import resolve
 from testbed.worker.device import clock as clock_module
-from testbed.worker.device.accelerator import Accelerator, to_device
+from testbed.worker.device.accelerator import NCCL_BY_SOCKETS, Accelerator, build_faults, to_device
 from testbed.worker.device.clock import PhaseClock
 from testbed.worker.process.check import check
 from testbed.worker.profile.step_times import batch_of
@@ -61,13 +61,33 @@ def test_a_step_of_a_workload_mixes_nothing_of_the_host_with_what_lies_on_the_de
         built.loss(model, batch_of(built, spec))
 
 
-def asked(*words: str, workload: str = "digits") -> list[str]:
+def asked(*words: str, workload: str = "digits", accelerated: bool = True) -> list[str]:
     spec = resolve([f"workload={workload}", "topo=lan", "workers=2", *words]).spec
     told = StringIO()
-    status = check(StringIO(json.dumps({**spec.to_json(), "accelerated": True})), told)
+    status = check(StringIO(json.dumps({**spec.to_json(), "accelerated": accelerated})), told)
     faults: list[str] = json.loads(told.getvalue())["faults"]
     assert (status == EXIT_INPUT) == bool(faults)
     return faults
+
+
+@pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this build of torch has CUDA")
+def test_a_run_on_devices_asks_the_same_and_for_a_build_of_torch_with_them() -> None:
+    words = ("accelerator=cuda", "strategy=dear", "transform=pufferfish")
+    misfits = asked(*words, accelerated=False)
+    assert [fault.partition(" ")[0] for fault in misfits] == ["accelerator=cuda:"] * 2 and "DeAR" in misfits[0]
+    (build,) = build_faults("cuda")
+    assert build.endswith("is built without CUDA; install a build with it") and list(build_faults("none")) == []
+
+
+def test_a_node_without_its_device_is_refused() -> None:
+    if torch.cuda.device_count() != 1:
+        with pytest.raises(MachineError, match=r"accelerator=cuda: this node was given one device, and torch .* finds"):
+            Accelerator.of_node("cuda")
+
+
+def test_nccl_is_kept_to_the_nodes_interface() -> None:
+    beside = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE")
+    assert {NCCL_BY_SOCKETS[name] for name in beside} == {"1"} and NCCL_BY_SOCKETS["NCCL_NET"] == "Socket"
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "torch_ddp", "lamb", "diloco", "local_sgd", "streaming_diloco"])

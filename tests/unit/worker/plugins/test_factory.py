@@ -46,6 +46,7 @@ def test_a_possible_spec_has_no_faults() -> None:
         "data_hash": None,
         "data_licence": None,
         "start_hash": None,
+        "lacks": [],
     }
 
 

@@ -190,9 +190,11 @@ def test_ranks_meet_by_sockets_of_their_own(places: Path) -> None:
         assert found == [b"10.0.0.1 7"]
         a.put("place", b"10.0.0.2 7")
         assert b.get("place") == b"10.0.0.2 7", "the latest"
-        with a.turn(0), b.turn(1):
+        first, second, again = a.turn(0), b.turn(1), b.turn(0)
+        assert first and second and again
+        with first.held(), second.held():
             pass
-        with b.turn(0):
+        with again.held():
             pass
         a.close()
         b.close()
