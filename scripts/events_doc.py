@@ -133,7 +133,10 @@ def _words(annotation: object) -> str:
     for long, short in _TYPES.items():
         words = words.replace(long, short)
     words = re.sub(r"^number\b(, )?", "", words)
-    return f"{words} of `{inner[0].__name__}`" if inner else words
+    if not inner:
+        return words
+    name = f"`{inner[0].__name__}`"
+    return words.replace("object", name) if words.startswith("object") else f"list of {name}"
 
 
 def _parts(annotation: object) -> Iterator[object]:

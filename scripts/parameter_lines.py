@@ -35,6 +35,7 @@ class Line:
     default: str
     """Default as it is written after the name; empty if there is none."""
     values: str
+    """Type and range; empty if the default says as much."""
     text: str
 
     @property
@@ -54,7 +55,7 @@ class Line:
 
     @property
     def _head(self) -> str:
-        return f"- `{self.name}{self.default}` ({self.values})"
+        return f"- `{self.name}{self.default}`{f' ({self.values})' if self.values else ''}"
 
     def __str__(self) -> str:
         return f"{self._head}: {self.sentence}"
@@ -80,8 +81,9 @@ def _line(one: Parameter, given: Any) -> Line:
         return Line(one.name, "", words, one.sentence)
     if is_to_be_given(one, default):
         return Line(one.name, "", f"required, {words}", one.sentence)
-    shown = words.removesuffix(" or null") if default is None else words
-    return Line(one.name, f"={written(default)}", shown, one.sentence)
+    shown = words.removesuffix(", null") if default is None else words
+    is_plain = isinstance(default, bool) and shown == _SHORT["true or false"]
+    return Line(one.name, f"={written(default)}", "" if is_plain else shown, one.sentence)
 
 
 def is_to_be_given(parameter: Parameter, value: Any) -> bool:
@@ -103,7 +105,7 @@ def values_words(kind: str, values: str) -> str:
     for long, short in _SHORT.items():
         kind = kind.replace(long, short)
     kind, *unit = re.sub(r"^(a|an|the) ", "", kind).split(", ", 1)
-    null = " or null" if values.endswith("null") else ""
+    null = ", null" if values.endswith("null") else ""
     values = values.removesuffix("null").removesuffix(", or ").removeprefix("in ")
     values = re.sub(r"at least (\S+) and at most (\S+)", r"\1–\2", values)
     values = re.sub(r"(above|at least) (\S+) and (below|at most) (\S+)", _interval, values)

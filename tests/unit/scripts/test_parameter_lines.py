@@ -12,14 +12,14 @@ from scripts.parameter_lines import Line, listed, shared_lines, values_words
     [
         ("whole number", "at least 1", "int ≥1"),
         ("whole number", "at least 1 and at most 9", "int 1–9"),
-        ("whole number, positions", "at least 1 and at most 9, or null", "int 1–9 positions or null"),
+        ("whole number, positions", "at least 1 and at most 9, or null", "int 1–9 positions, null"),
         ("number", "in (0, 1]", "(0, 1]"),
-        ("number", "above 0 and below 10, or null", "(0, 10) or null"),
+        ("number", "above 0 and below 10, or null", "(0, 10), null"),
         ("number, s", "above 0", ">0 s"),
         ("rate as text with a unit", "", "rate"),
         ("choice", "cpu, h200", "cpu, h200"),
         ("choice", ", ".join("abcdefghijklm"), "a, b, c, …, l, m"),
-        ("true or false", "null", "true/false or null"),
+        ("true or false", "null", "true/false, null"),
         ("a compressor, given as {_target_: …}", "", "compressor"),
     ],
 )

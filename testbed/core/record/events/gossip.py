@@ -21,7 +21,7 @@ class Mixing(StepEvent, name="mixing"):
     spectral_gap: Number
     """1 - the mixing matrix's second largest absolute eigenvalue."""
     consensus_step_size: Number
-    """Share of the way to its neighbours' mean."""
+    """Share of the way to neighbours' mean."""
 
 
 @dataclass(frozen=True, kw_only=True)

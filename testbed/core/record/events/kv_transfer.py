@@ -27,16 +27,16 @@ class KvText(_TextEvent, name="kv_text"):
     found: Counts
     """The decoded bytes."""
     set_up_bytes: Count
-    """Bytes that the KV server prepared first."""
+    """Bytes prepared by the KV server."""
     near_bytes: Count
-    """Bytes of keys and values on the decode node. At the end."""
+    """Bytes of keys and values kept near. On the decode node, at the end."""
     round_trips: Count
     round_trips_ahead: Count
     """Round trips waited for at once, and overlapped."""
     first_token_s: Number
     """Time to the first byte."""
     token_s: Number | None
-    """Time for each byte after it."""
+    """Time per byte after it."""
     questions: Count
     right: Count
     """Questions, and correct answers."""
@@ -62,4 +62,4 @@ class KvQuality(_TextEvent, name="kv_quality"):
     overlap: Number
     """Share of the largest weights' positions kept."""
     exact_right: Count
-    """Questions that exact attention answered correctly."""
+    """Correct answers of exact attention."""

@@ -25,11 +25,11 @@ class Host(Event, name="host"):
     """CPUs and packet queues of the machine."""
 
     cpu_idle_ratio: Number
-    """Idle share of all CPUs in the interval."""
+    """Idle share of CPUs, in the interval."""
     cpu_pressure_s: Number | None
     """Time that a task waited (PSI). Null if the kernel has none."""
     steal_s: Number
-    """CPU seconds of other VMs in the interval."""
+    """CPU seconds of other VMs, in the interval."""
     interval_s: Number
     """Seconds since the event before."""
     sampler_late_s: Number
@@ -41,9 +41,9 @@ class Host(Event, name="host"):
     softnet_squeezed: Count | None
     """Times that a CPU's budget ran out."""
     collector_cpu_s: Number
-    """CPU seconds of the sampling thread."""
     observer_cpu_s: Number
-    """CPU seconds of the whole observing process. It builds, records, serves metrics and displays."""
+    """CPU seconds of sampling, and of all observing. Observing is the process that builds, records, serves metrics and
+    displays."""
     foreign_cpu_s: Number | None = None
     """User CPU seconds of other processes. In the interval. Unknown with docker, or where a process of the run ended.
     Records without the key leave no step out."""

@@ -19,15 +19,15 @@ class Burst(Record):
     """Packet train at full rate."""
 
     window_s: Number
-    """Time over which the rate was taken."""
+    """Time of the rate."""
     wire_bytes: Count
-    """Bytes that arrived in this time."""
+    """Bytes that arrived then."""
     drops: Count
     """Packets that the queue dropped."""
     arrived_ratio: Number
     """Bytes arrived / bytes sent."""
     gaps: NamedNumbers | None
-    """Errors of gaps between units / the ideal gap. Null if too few units came."""
+    """Errors of gaps / the ideal gap. The gaps are between units; null if too few units came."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class Measurement(Event, name="measurement"):
     stage: Text
     """`idle`, or `busy`: during the workers' warm-up."""
     rate_bit_s: Number | None
-    """Rate of the burst, if there was one."""
+    """Rate of the burst."""
     burst: Burst | None
-    """Packet train that gave the rate."""
+    """Packet train of the rate. Null, as is the rate, if there was none."""
     rtt_s: Number | None
     """Median round trip; the mean with jitter."""
     rtt_max_s: Number | None
@@ -116,11 +116,11 @@ class Rendezvous(Event, name="rendezvous"):
     requests: Count
     """Requests."""
     put_bytes: Count
-    """Bytes of names and values put down."""
     training_bytes: Count
-    """Bytes of these put down after step 1 began. They did not cross the links."""
+    """Bytes put down, in all and after step 1. They are names and values; those after step 1 did not cross the
+    links."""
     refused: Count
-    """Requests malformed or beyond a limit."""
+    """Requests refused. They were malformed or beyond a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +132,11 @@ class Background(Event, name="background"):
     from_: Text
     to: Text
     flows: Count
-    """Flows that began."""
     finished: Count
-    """Flows that ended fully acknowledged."""
     refused: Count
-    """Flows not begun: too many were unfinished."""
     failed: Count
-    """Flows whose connection broke."""
+    """Flows that began, ended, were refused, broke. Finished flows were acknowledged to the last byte; flows are
+    refused when too many are unfinished."""
     offered_bytes: Count
     delivered_bytes: Count
     """Bytes due, and received by applications."""
@@ -146,7 +144,7 @@ class Background(Event, name="background"):
     """Longest delay of a flow's beginning. In the interval."""
     wire_bytes: Count
     ack_wire_bytes: Count
-    """Wire bytes at the far end, and the other direction's."""
+    """Bytes at the far end, and the other direction's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +165,7 @@ class DelayLine(Event, name="delay_line"):
     packets: Count
     """Packets that arrived."""
     drops: Count
-    """Packets that the link's loss dropped."""
+    """Packets that the loss dropped."""
     asked_drops: Number
     asked_drops_variance: Number
     """Expected drops, and their variance."""
@@ -186,7 +184,7 @@ class Tcp(Event, name="tcp"):
     node: Text
     rtt_s: Number | None
     min_rtt_s: Number | None
-    """Longest smoothed, and longest minimum, round trip."""
+    """Longest smoothed, and longest minimum, RTT."""
     retransmitted: Count
     """Segments sent again."""
     delivered_bytes: Count

@@ -34,13 +34,13 @@ class LinkProbe(StepEvent, name="link_probe"):
     regions: Texts
     """Region of each rank."""
     alpha_s: Matrix
-    """Time of a message in addition to its bytes."""
+    """Time of a message besides bytes."""
     rate_bit_s: Matrix
     """Rate at which its bytes pass."""
     pairs: Count
     """Pairs measured."""
     sent_bytes: Count
-    """Bytes sent for it by all ranks."""
+    """Bytes sent for it."""
     took_s: Number
     """Time that it took."""
 
@@ -52,7 +52,7 @@ class ChosenPlan(StepEvent, name="chosen_plan"):
     way: Text
     """Search, as in `strategy.plan`."""
     place: Count
-    """Rank of the plan among those found, from 1."""
+    """Rank among the plans found, from 1."""
     pp: Count
     dp: Count
     tp: Count
@@ -66,12 +66,12 @@ class ChosenPlan(StepEvent, name="chosen_plan"):
     schedule: Text
     """Order of micro-batches."""
     predicted_s: Number
-    """Time of a step by the corrected model."""
+    """Predicted step time. By the corrected model."""
     parts_s: NamedNumbers
     """Parts of it: `pipe_s`, `bubble_s`, `link_s`, `dp_s`."""
     published_s: Number | None
     """Step time by AMP's model. Null for an unknown schedule."""
     memory_bytes: Counts
-    """Memory of a rank of each position."""
+    """Memory of each position's ranks."""
     memory_faults: Texts
-    """Reasons why it would not fit (amp)."""
+    """Reasons of no fit (amp)."""

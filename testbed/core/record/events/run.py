@@ -40,7 +40,7 @@ class Pilot(Event, name="pilot"):
     dilation: Number
     """Dilation tried."""
     steps: Count
-    """Steps of every rank, without the first."""
+    """Steps of every rank, but the first."""
     step_s: Number
     """Mean step time of the slowest rank."""
     late_ratio: Number
@@ -70,12 +70,12 @@ class Model(WorkerEvent, name="model"):
     parameters: Count
     """Trainable parameters."""
     dense_bytes_step: Number
-    """Bytes of all ranks in an uncompressed ring step. For kv_transfer all keys and values as float16, for each decoded
+    """Bytes of all ranks per uncompressed ring step. For kv_transfer all keys and values as float16, for each decoded
     byte."""
     metric_name: Text | None
-    """Metric, if there is one."""
+    """Name of the metric, if there is one."""
     metric_target: Number | None
-    """Value to reach."""
+    """Value of the metric to reach."""
     higher_is_better: bool | None
     """True if larger is better."""
     routes: Texts | None
@@ -161,11 +161,10 @@ class Hook(WorkerEvent, name="hook"):
 
     rank: Count
     name: Text
-    """Name of the compressor, as given."""
     target: Text
-    """Class of the compressor."""
+    """Compressor's name as given, and class."""
     params: Annotated[dict[Text, Any], FEW]
-    """Parameters of the compressor, defaults included."""
+    """Parameters, defaults included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +174,7 @@ class ScriptEnd(Event, name="script_end"):
     rank: Count
     node: Text
     joined: bool
-    """True if a process joined torch's process group."""
+    """True if it joined torch's process group. One process of the script did."""
     how: Text
     """End, such as `ended with status 0`."""
 
@@ -204,7 +203,7 @@ class Used(WorkerEvent, name="used"):
     rank: Count | None
     """Rank; null: named before the run."""
     files: Annotated[list[UsedFile], FEW]
-    """Files, sorted by path."""
+    """Files by path."""
 
     @classmethod
     def of(cls, rank: int | None, entries: Iterable[Mapping[str, Any]]) -> Used:
@@ -221,7 +220,7 @@ class Evaluation(WorkerEvent, name="evaluation"):
     rank: Count
     step: Count
     name: Text
-    """Name of the metric."""
+    """Metric."""
     value: Number
     """Value of the metric."""
 
@@ -235,11 +234,11 @@ class Done(WorkerEvent, name="done"):
     steps: Count
     """Steps of the run."""
     finish_s: Number
-    """Time after the last step; no step has it."""
+    """Time after the last step. No step contains it."""
     finish_payload_bytes: Count
-    """Bytes sent in this time."""
+    """Bytes sent then."""
     parameters_crc32: Count | None
-    """CRC-32 of all parameters in order."""
+    """CRC-32 of all parameters. They are in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,13 +281,13 @@ class Change(Event, name="change"):
     """An entry of `events=` took effect."""
 
     t_s: Number
-    """Moment at which it was in force."""
+    """Moment of effect."""
     what: Text
-    """Kind of change, as in `testbed.core.spec.schedule`."""
+    """Kind, as in `testbed.core.spec.schedule`."""
     name: Text | None
     """Link; null for a node's change."""
     from_: Text | None
-    """Direction of the link, with `to`; only for `set`."""
+    """Direction's beginning; only for `set`."""
     to: Text | None
     node: Text | None
     """Node; null for a link's change."""
@@ -298,6 +297,6 @@ class Change(Event, name="change"):
     """`t_s` minus `asked_s`."""
     before: Annotated[dict[Text, Any], FEW]
     after: Annotated[dict[Text, Any], FEW]
-    """Fields of the link's profile, in base units."""
+    """Fields of the link's profile. They are in base units of emulated time."""
     cause: Text
     """Entry as the user wrote it."""

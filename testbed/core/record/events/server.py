@@ -50,7 +50,7 @@ class RegionRound(StepEvent, name="region_round"):
 
     round: Count
     region: Text
-    """Name of the region."""
+    """Region."""
     model_bytes: Count
     """Encoded size of the model sent. It came from rank 0, and went to each client of the region."""
     back: Counts
@@ -62,7 +62,7 @@ class RegionRound(StepEvent, name="region_round"):
     update_bytes: Count
     """Encoded size of the updates."""
     sent_bytes: Count
-    """Encoded size of the mean sent to rank 0."""
+    """Encoded size of the mean sent up."""
     left: Reasons
     """Reasons of those that take part no more."""
 
@@ -74,7 +74,7 @@ class Gate(StepEvent, name="gate"):
     compress: bool
     """True if it compresses."""
     why: Text
-    """`measuring`, `pays`, `no gain`, or `probe`: measured again."""
+    """`measuring`, `pays`, `no gain`, or `probe`. `probe`: it would not pay, and is measured again."""
     raw_s: Number | None
     compressed_s: Number | None
     """Predicted times; null until measured. Decoding is included."""
@@ -112,7 +112,7 @@ class FederatedRound(StepEvent, name="federated_round"):
     ranks: Counts
     """Each of these clients, and its worker's rank."""
     elapsed_s: Numbers
-    """Time of each there."""
+    """Times of these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class SecureRound(StepEvent, name="secure_round"):
     shares_s: Number
     """Time until shares were carried."""
     recovery_s: Number
-    """Time from the last masked update to the sum."""
+    """Time from last update to sum."""
     share_bytes: Count
     masked_bytes: Count
     answer_bytes: Count
@@ -149,7 +149,7 @@ class FedbuffVersion(StepEvent, name="fedbuff_version"):
     """Workers that take part."""
     staleness_mean: Number
     staleness_max: Count
-    """Mean and largest number of versions since a client began."""
+    """Mean and largest staleness. It is the number of versions since a client began."""
     train_loss: Number | None
     """Mean loss of the clients. It is by samples."""
     model_bytes: Count

@@ -18,11 +18,10 @@ class Tuning(StepEvent, name="tuning"):
     size_bytes: Count
     """Size of a bucket."""
     step_s: Number
-    """Median time of a step."""
+    """Median step time."""
     trial: Count
-    """Trials so far."""
     buckets: Count
-    """Buckets at this size."""
+    """Trials so far, and buckets at this size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +31,14 @@ class Factorised(Record):
     layer: Text
     """Name."""
     rank: Count
-    """Rank of the factors or of the adapter."""
+    """Rank of factors or adapter."""
     full_rank: Count
     """Rank that the weight may have."""
     elements: Count
     factor_elements: Count
     """Elements of the weight, and of both factors."""
     lost_share: Number
-    """Norm of what the weight lost / its norm."""
+    """Lost norm / the weight's norm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +78,7 @@ class FrozenLayers(StepEvent, name="freeze"):
     """Trainable parameters before and after."""
     epoch: Count
     layers: Count
-    """Layers in all."""
+    """All layers."""
     gradient_norms: Numbers | None
     """2-norm of each layer's gradients. Over the epoch; null if the policy does not use them."""
 
