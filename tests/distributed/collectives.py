@@ -1,18 +1,27 @@
-"""One rank of the communicator's test: prints what it got as one JSON object. Arguments: rank, world size, port, and
-"staged", where all that is sent and received goes by way of other memory, as from an accelerator."""
+"""One rank of the communicator's test: prints what it got as one JSON object.
+
+Arguments: rank, world size, port, connections to each peer, milliseconds that the host takes to start a collective, and
+"staged", where all that is sent and received goes by way of other memory, as from an accelerator.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 
 import torch
 
+from testbed.core.device.host_costs import HostCosts
 from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.connections import Connections
+from testbed.worker.communication.host import Host
 from testbed.worker.device.accelerator import Accelerator
+from tests.distributed.carried import carried_bytes
 from tests.distributed.harness import TIMEOUT_S
 
-rank, world_size, port = map(int, sys.argv[1:4])
+LARGE_BYTES = 6 << 20
+rank, world_size, port, connections, host_ms = map(int, sys.argv[1:6])
 comm = Communicator.connect(
     rank=rank,
     world_size=world_size,
@@ -20,8 +29,10 @@ comm = Communicator.connect(
     port=port,
     interface="lo",
     timeout_s=TIMEOUT_S,
-    accelerator=Accelerator(stages=sys.argv[4] == "staged"),
+    accelerator=Accelerator(stages=sys.argv[6] == "staged"),
+    connections=Connections(connections, least_bytes=1),
 )
+comm.host = Host(HostCosts(collective_s=host_ms / 1e3))
 
 
 def payload(size: int) -> torch.Tensor:
@@ -37,7 +48,10 @@ def note(name: str, tensors: list[torch.Tensor]) -> None:
     sent[name], comm.payload_bytes = comm.payload_bytes, 0
 
 
-note("sum", comm.all_reduce(torch.arange(5.0) * (rank + 1)).wait())
+pending = comm.all_reduce(torch.arange(5.0) * (rank + 1))
+began_s = time.monotonic()
+note("sum", pending.wait())
+got["first_s"] = time.monotonic() - began_s
 note("max", comm.all_reduce(torch.tensor([float(rank), -float(rank)]), op="max").wait())
 note("half", comm.all_reduce(torch.ones(4, dtype=torch.float16)).wait())
 note("even", comm.all_gather(payload(3), [3] * world_size).wait())
@@ -59,6 +73,12 @@ except Exception as error:
     got["unequal"] = str(error)
 comm.require_equal(7, "seven")
 got["control_bytes"] = comm.control_bytes
+before = carried_bytes()
+receiving = comm.receive(torch.empty(LARGE_BYTES, dtype=torch.uint8), source=(rank - 1) % world_size)
+comm.send(payload(LARGE_BYTES), to=(rank + 1) % world_size).wait()
+got["large"] = sorted({*receiving.wait()[0].tolist()[:: 1 << 16]})
+comm.barrier()
+got["carried"] = [size - before.get(place, 0) for place, size in carried_bytes().items()]
 got["seconds"] = comm.stopwatch.take_s()
 comm.close()
 sys.stdout.write(json.dumps({"got": got, "sent": sent}))

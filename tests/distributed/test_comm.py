@@ -12,17 +12,27 @@ from tests.distributed.forked import Forked
 from tests.distributed.harness import ROOT, TIMEOUT_S, outputs, port_of_ones_own
 
 P = 3
+LARGE_BYTES = 6 << 20
+HOST_MS = 20
 
 
-@pytest.fixture(scope="module", params=["in place", "staged"])
-def ranks(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+@pytest.fixture(
+    scope="module",
+    params=[(1, 0, "in place"), (1, 0, "staged"), (3, 0, "in place"), (3, HOST_MS, "staged")],
+    ids=["plain", "staged", "three connections", "three staged with a host"],
+)
+def asked(request: pytest.FixtureRequest) -> tuple[int, int, str]:
+    connections, host_ms, memory = request.param
+    return connections, host_ms, memory
+
+
+@pytest.fixture(scope="module")
+def ranks(asked: tuple[int, int, str]) -> list[dict[str, Any]]:
     script = Path(__file__).with_name("collectives.py")
     with port_of_ones_own() as port:
+        tail = [str(P), str(port), *map(str, asked)]
         workers = [
-            Forked(
-                script, [str(rank), str(P), str(port), request.param], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT
-            )
-            for rank in range(P)
+            Forked(script, [str(rank), *tail], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT) for rank in range(P)
         ]
         return [json.loads(out) for out in outputs(workers)]
 
@@ -62,6 +72,25 @@ def test_bytes_over_all_ranks_are_the_closed_forms(ranks: list[dict[str, Any]]) 
     assert sent["ring"] == P * 2
     assert sent["sizes"] == 0
     assert max(answer["got"]["control_bytes"] for answer in ranks) == 3 * 8 * (P - 1)
+
+
+def test_the_host_starts_each_collective_and_no_control_message(
+    ranks: list[dict[str, Any]], asked: tuple[int, int, str]
+) -> None:
+    """Sum, maximum, half, three gathers, one to all, one broadcast, and six under way at once, which wait in turn."""
+    for answer in ranks:
+        assert answer["got"]["first_s"] >= asked[1] / 1e3
+        assert answer["got"]["seconds"] >= 14 * asked[1] / 1e3
+
+
+def test_a_message_is_shared_among_all_connections(ranks: list[dict[str, Any]], asked: tuple[int, int, str]) -> None:
+    connections = asked[0]
+    large = LARGE_BYTES / connections
+    for rank, answer in enumerate(ranks):
+        assert answer["got"]["large"] == [(rank - 1) % P + 1]
+        assert [size for size in answer["got"]["carried"] if size > large / 2] == [
+            pytest.approx(large, rel=1e-3) for _ in range(connections)
+        ]
 
 
 def test_differing_values_are_named(ranks: list[dict[str, Any]]) -> None:

@@ -18,7 +18,7 @@ NETWORK = (*_TOPO, "topology")
 """The keys that tell one network from another."""
 _PLAIN = (
     *("steps", "epochs", "batch_size", "evaluate_every", "target", "scale", "runtime", "shaper", "tcp", "capture"),
-    *("timeout_s", "data_hash", "start_hash"),
+    *("connections", "timeout_s", "data_hash", "start_hash"),
 )
 
 

@@ -12,6 +12,9 @@ from testbed.analysis.simulator.model.step_plan import StepPlan
 from testbed.analysis.simulator.model.traffic import Traffic, traffic
 from testbed.analysis.simulator.timeline.steps import StepTimes, follow
 from testbed.analysis.simulator.validation import Standing
+from testbed.core.costs.run_costs import of_one_connection
+from testbed.core.costs.sockets import libraries
+from testbed.core.device.host_costs import HostCosts
 from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
 from testbed.core.spec.run_spec import RunSpec
@@ -96,7 +99,19 @@ def predict(
         InputError: the spec asks for what the simulator does not know.
     """
     raise_input_faults([*faults(spec), *([] if library is None else _library_faults(spec, step, library))])
-    network = Network(spec.topology, constants, tcp=spec.tcp, dilation=spec.dilation, library=library)
+    connections, topology = of_one_connection(spec, step.algorithm)
+    nccl, gloo = libraries(spec)
+    network = Network(
+        topology,
+        constants,
+        tcp=spec.tcp,
+        dilation=spec.dilation,
+        library=library,
+        nccl=nccl,
+        gloo=gloo,
+        host=HostCosts.of(spec.device),
+        connections=connections,
+    )
     times = follow(step, network)
     sent = traffic(step, spec.topology, constants)
     bound_by = _bound_by(step, times, sent, spec.topology)
@@ -124,6 +139,8 @@ def _library_faults(spec: RunSpec, step: StepPlan, library: str) -> list[str]:
     if step.is_halved or step.second_order is not None:
         return [f"{asked}: strategy={spec.strategy.name} needs more than all-reduces; known are ddp, torch_ddp, lamb"]
     found = []
+    if spec.connections is not None:
+        found.append(f"{asked}: connections={spec.connections}: the library has its own; leave it out")
     if step.algorithm != "gloo":
         found.append(f"{asked}: strategy.collective={step.algorithm} is the testbed's own; leave it out")
     if kinds := {one.kind for bucket in step.buckets for one in bucket.collectives} - {"all_reduce"}:

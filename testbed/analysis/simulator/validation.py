@@ -76,7 +76,9 @@ class Standing:
     def of(cls, spec: RunSpec, validation: Validation | None, library: str | None = None) -> Standing:
         if validation is None:
             return cls(validation, ())
-        unlike = () if library is None else (f"library {library} (validated: this testbed's gloo)",)
+        unlike = [] if library is None else [f"library {library} (validated: this testbed's gloo)"]
+        if spec.connections is not None:
+            unlike.append(f"connections {spec.connections} (validated: one of gloo)")
         return cls(validation, (*unlike, *validation.outside(traits(spec))))
 
     def lines(self) -> list[str]:

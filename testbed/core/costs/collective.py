@@ -22,17 +22,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from testbed.core.costs.fusion import Cost
 from testbed.core.spec.paths import IDEAL_HOSTS, DirectedLink, Hosts, Path, Paths, concurrent_s, longest_s
-from testbed.core.spec.run_spec import RunSpec
 from testbed.core.spec.topology import Topology
 
 ALGORITHMS = ("gloo", "ring", "hierarchical", "hierarchical_two_shot", "two_shot")
 KINDS = ("all_reduce", "all_gather", "all_to_all")
-NCCL_RING = "nccl_ring"
-"""Name of a ring over sockets as NCCL's, which `auto` does not choose.
+NCCL_RING, GLOO_RING = "nccl_ring", "gloo_ring"
+"""Names of rings that send as libraries do and carry sums alone; `auto` does not choose them. One has NCCL's sockets,
+the other gloo's segments one by one, so that a host's time for each can pass.
 
-Its bytes are those of `ring`, and so is its time here; `core.costs.sockets` has more of it for nodes that are alike."""
+Their bytes are those of `ring` and `gloo`, and so are their times here; `core.costs.sockets` has more of them."""
+SUMS_ALONE = (NCCL_RING, GLOO_RING)
 CHAIN = "chain"
 """A pipelined broadcast from one rank along all others, or a reduction to it: no choice of algorithms."""
 CHAIN_CHUNK_BYTES, MIN_CHUNK_BYTES = 128 * 1024, 16 * 1024
@@ -234,7 +234,7 @@ class _Network:
 
 def _form(algorithm: str) -> str:
     """Return the algorithm whose closed form is used."""
-    return "ring" if algorithm == NCCL_RING else algorithm
+    return {NCCL_RING: "ring", GLOO_RING: "gloo"}.get(algorithm, algorithm)
 
 
 def _is_hierarchical(algorithm: str) -> bool:
@@ -263,33 +263,3 @@ MESSAGE_CPU_S, OWN_MESSAGE_CPU_S = 2e-4, 1e-3
 
 Both ends are in it, two bridges, two routers and the delay line. Estimated from what whole runs used: one with 64
 workers was predicted to keep the cores busy for 26 % of its time, and did for 28 %."""
-
-
-# What plans of communication go by: a collective's start and its seconds a byte, over the links of a run.
-
-
-def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: float) -> Cost:
-    """Return the cost of sums of buckets.
-
-    Args:
-        size_bytes: of all gradients, as float32.
-        width: bytes sent for a byte of gradient.
-    """
-    if collective == "auto":
-        collective = cheapest("all_reduce", width * size_bytes, spec.topology)
-    hosts = Hosts((MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation)
-    return Cost.fitted(
-        lambda size: seconds(collective, "all_reduce", width * size, spec.topology, hosts=hosts), size_bytes
-    )
-
-
-def chain_cost(spec: RunSpec, size_bytes: float) -> Cost:
-    """Return the cost of a broadcast from one rank, or a reduction to one, by a pipelined chain of all.
-
-    Args:
-        size_bytes: of the largest.
-    """
-    hosts, chunk_bytes = Hosts(OWN_MESSAGE_CPU_S / spec.dilation), scaled_chunk_bytes(spec.scale)
-    return Cost.fitted(
-        lambda size: chain_seconds(size, spec.topology, hosts=hosts, chunk_bytes=chunk_bytes), size_bytes
-    )

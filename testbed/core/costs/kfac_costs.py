@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from testbed.core.costs.collective import CHAIN, all_reduce_cost, chain_cost
+from testbed.core.costs.collective import CHAIN
 from testbed.core.costs.kfac_plan import in_order
 from testbed.core.costs.kfac_variants import GRADIENTS, VARIANTS, Costs, Plan, Settings, make_plan
+from testbed.core.costs.run_costs import all_reduce_cost, chain_cost
 from testbed.core.device.factored_layer import CHOLESKY, EIGEN, ELEMENT_BYTES, Factor, FactoredLayer
 from testbed.core.device.profile import Collective, LayerTimes, Profile
 from testbed.core.spec.run_spec import RunSpec

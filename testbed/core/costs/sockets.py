@@ -7,14 +7,20 @@ fitted to published measurements say so. Sizes are in bytes of payload, rates in
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+from testbed.core.device.host_costs import HostCosts
+from testbed.core.spec.paths import SEGMENT_BYTES
+from testbed.core.spec.run_spec import RunSpec
 
 MIB = 2**20
 ETHERNET_BYTES, TCP_IP_BYTES = 14, 52
 """Headers of a frame: those that come on top of the MTU, and those inside it (IPv4, TCP with time stamps)."""
 WINDOW_BYTES = 2.75e6
 """Most bytes in flight on one TCP connection of an untuned Linux: 2.5 to 3.05 MB on three published clusters."""
+_SIZES = ("chunk_bytes", "slice_bytes", "chain_chunk_bytes", "piece_bytes")
+"""Fields of `Nccl` that shrink with what is sent."""
 INITIAL_SEGMENTS = 10
 """Segments that a TCP connection sends before the first acknowledgement (RFC 6928)."""
 
@@ -94,6 +100,7 @@ class Nccl:
         start_round_trips: Round trips before an all-reduce is at full speed and after its last byte; half of one is
             the last hop, the rest was fitted.
         chain_start_round_trips: Round trips that a broadcast or reduction takes besides its hops; fitted.
+        host_s: Time from a slice's arrival until its channel passes it on, one after another, in an all-reduce.
     """
 
     channels: int = 2
@@ -105,11 +112,26 @@ class Nccl:
     piece_bytes: int = 64 * 1024
     start_round_trips: float = 2.5
     chain_start_round_trips: float = 2.0
+    host_s: float = 0.0
 
     @property
     def connections(self) -> int:
         """Number of data sockets to one peer, over all channels."""
         return self.channels * self.sockets
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Nccl:
+        """Return the library as a run's ring over sockets has it: with its connections, and sizes by its scale."""
+        host_s = HostCosts.of(spec.device).segment_s
+        sockets = cls.sockets if spec.connections is None else spec.connections // cls.channels
+        return cls(sockets=sockets, host_s=host_s).scaled(spec.scale)
+
+    def scaled(self, scale: float) -> Nccl:
+        """Return the library for tensors and links that are `scale` times smaller: as many messages, each smaller."""
+        if scale == 1:
+            return self
+        sizes = {name: max(SEGMENT_BYTES, round(getattr(self, name) / scale)) for name in _SIZES}
+        return replace(self, **sizes)
 
     def all_reduce_s(self, size_bytes: float, cluster: Cluster) -> float:
         """Return the time of an all-reduce by a ring.
@@ -123,9 +145,9 @@ class Nccl:
         slices = self.chunk_bytes / self.slice_bytes
         chunks_bytes = min(self.channels * self.chunk_bytes, size_bytes / nodes)
         chunks_s = cluster.carrying_s(chunks_bytes, self.connections)
-        circling_s = chunks_s / slices + round_trip_s / 2
+        circling_s = chunks_s / slices + round_trip_s / 2 + self.host_s
         sends = 2 * (nodes - 1) * size_bytes / nodes / chunks_bytes if chunks_bytes else 2 * (nodes - 1)
-        return sends * max(chunks_s, circling_s) + self.start_round_trips * round_trip_s
+        return sends * max(chunks_s, circling_s, slices * self.host_s) + self.start_round_trips * round_trip_s
 
     def broadcast_s(self, size_bytes: float, cluster: Cluster) -> float:
         """Return the time of a broadcast along a chain of all nodes."""
@@ -160,6 +182,11 @@ class Gloo:
     in_flight: int = 2
     host_s: float = 0.9e-3
     queued_share: float = 0.16
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Gloo:
+        """Return the library as a run's ring of segments has it: sizes by its scale, the host's time by its device."""
+        return cls(segment_bytes=max(1, round(MIB / spec.scale)), host_s=HostCosts.of(spec.device).segment_s)
 
     def all_reduce_s(self, size_bytes: float, cluster: Cluster) -> float:
         """Return the time of an all-reduce by a ring; a segment leaves once its receiver says that it is ready."""
@@ -213,3 +240,8 @@ def _first_message_s(size_bytes: float, cluster: Cluster, connections: int) -> f
 
 NCCL, GLOO = Nccl(), Gloo()
 LIBRARIES: dict[str, SocketLibrary] = {"nccl": NCCL, "gloo": GLOO}
+
+
+def libraries(spec: RunSpec) -> tuple[Nccl, Gloo]:
+    """Return both as a run's rings that are like theirs have them."""
+    return Nccl.of(spec), Gloo.of(spec)

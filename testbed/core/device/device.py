@@ -10,22 +10,19 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from testbed.core.declaration import Declared
 from testbed.core.device.by_flop import FORWARD_SHARE, at_rate, lasting, share_left, with_backward_at_parameters
 from testbed.core.device.codecs.library import CODECS, CPU, codec_library
-from testbed.core.device.kinds import Speedup, StepSeconds, WorkGrowth, WorkSeconds, seconds
+from testbed.core.device.host_costs import unknowns
+from testbed.core.device.kinds import HostSeconds, Speedup, StepSeconds, WorkGrowth, WorkSeconds, seconds
 from testbed.core.device.measured_codec import with_measured_codec
-from testbed.core.device.profile import ASSUMED, Profile, WorkTimes, read_profile
-from testbed.core.device.timeline_profile import by_ratios, micro_batches, on_timeline
-from testbed.core.device.timelines.timeline_file import is_timeline, timeline_of
+from testbed.core.device.profile import ASSUMED, Profile, WorkTimes
 from testbed.core.errors import InputError
-from testbed.core.kinds import Choice, PathOf
+from testbed.core.kinds import Choice
 from testbed.core.renaming import Renamed
-from testbed.core.user_files.json_file import read_json
 
 
 class Device(Renamed, Declared, ABC):
@@ -35,6 +32,8 @@ class Device(Renamed, Declared, ABC):
 
     lengths: Mapping[str, int] = MappingProxyType({})
     """Batch size by model, of a device that knows some replays alone: the first one is its usual run."""
+    host_s: Mapping[str, float] = MappingProxyType({})
+    """Seconds that its host takes for communication, by `HOST_COSTS`."""
     computes: ClassVar[bool] = False
     """True if phase times come from computing on this machine, not from a model or profile."""
 
@@ -69,8 +68,8 @@ class Device(Renamed, Declared, ABC):
     def whole_profile(self, cpu: Profile) -> Profile:
         """Return what `profile` does, with times of the model after its transform changed it; raises as that does."""
         found, then = self.profile(cpu), None if cpu.switched is None else self.switched(cpu, cpu.switched)
-        unknowns = dict.fromkeys((*found.unknowns, *(() if then is None else then.unknowns)))
-        return dataclasses.replace(found, switched=then, unknowns=tuple(unknowns))
+        told = dict.fromkeys((*found.unknowns, *(() if then is None else then.unknowns), *unknowns(self.host_s)))
+        return dataclasses.replace(found, switched=then, unknowns=tuple(told))
 
     def switched_layers(self, before: Profile, after: Profile) -> Profile:
         """Return the layers' times on this device, as `layers` does, for a model that has changed."""
@@ -138,6 +137,8 @@ class Paced(Modelled):
         step_s: Time of forward and backward of a step.
         codec_speedup: Speed-up of compression over `codecs`.
         codecs: Codec times: this CPU's, or a measured accelerator's.
+        host_s: Host's time for communication, by kind. In addition to the links' own: before each collective, and
+            before a ring passes on a segment that has come.
         work_s: Time of the strategy's own work, by kind. Such as K-FAC's "factor" and "inverse": of all its items
             together, split by their FLOPs. Kinds that are not named go at the rate of the layers' FLOPs.
         growth: Exponent b: split `work_s` by exp(b size).
@@ -152,10 +153,12 @@ class Paced(Modelled):
         step_s: StepSeconds,
         codec_speedup: Speedup = 1.0,
         codecs: Annotated[str, Choice(CODECS)] = CPU,
+        host_s: HostSeconds | None = None,
         work_s: WorkSeconds | None = None,
         growth: WorkGrowth | None = None,
     ) -> None:
         self.step_s, self.codec_speedup, self.codecs = seconds(step_s), float(codec_speedup), codecs
+        self.host_s = host_s or {}
         self.work_s = {kind: seconds(given) for kind, given in (work_s or {}).items()}
         self.growth = {kind: float(rate) for kind, rate in (growth or {}).items()}
         if lacking := [kind for kind in self.growth if kind not in self.work_s]:
@@ -225,76 +228,3 @@ class Paced(Modelled):
                 yield dataclasses.replace(piece, seconds=self.work_s[piece.kind] * weight / totals[piece.kind])
             else:
                 yield at_rate(piece, flop_s)
-
-
-class Profiled(Modelled):
-    """A device that was measured: a profile of `longhaul profile`, or a timeline of docs/timelines.md.
-
-    Args:
-        file: Profile, or timeline, of the same model and batch size. A profile is of the same workload too. A relative
-            path begins where the command was given.
-        codec_speedup: Speed-up of compression over `codecs`. Where the profile is of another compressor, number of
-            workers or size of buckets; null takes its times as they are.
-        codecs: Codec times: this CPU's, or a measured accelerator's. Those of an accelerator replace the profile's too.
-
-    Raises:
-        ValueError: A parameter is not what it should be.
-    """
-
-    def __init__(
-        self,
-        *,
-        file: Annotated[str, PathOf("a profile", absolute=False)],
-        codec_speedup: Speedup | None = None,
-        codecs: Annotated[str, Choice(CODECS)] = CPU,
-    ) -> None:
-        self.file = Path(str(file))
-        self.codec_speedup, self.codecs = 1.0 if codec_speedup is None else float(codec_speedup), codecs
-
-    def validate(self) -> Iterator[str]:
-        if not self.file.is_file():
-            yield f"device.file={self.file}: no such file"
-
-    def profile(self, cpu: Profile) -> Profile:
-        measured = self._read(cpu)
-        faults = [f"device.file={self.file}: {why}" for why in measured.mismatches(cpu)]
-        seconds = {piece.name: piece.seconds for piece in measured.work}
-        if lacking := [piece.name for piece in cpu.work if piece.name not in seconds]:
-            faults.append(
-                f"device.file={self.file}: it does not say how long {len(lacking)} pieces of the strategy's work take"
-                f" (the first is {lacking[0]}); device=h200 times K-FAC's, device=paced any by FLOPs"
-            )
-        if faults:
-            raise InputError(*faults)
-        device = dataclasses.replace(
-            measured,
-            cpu_step_s=cpu.cpu_step_s,
-            work=tuple(dataclasses.replace(piece, seconds=seconds[piece.name]) for piece in cpu.work),
-            factored=cpu.factored,
-            buckets=cpu.buckets,
-            collectives=cpu.collectives,
-            cycle_steps=cpu.cycle_steps,
-        )
-        return self._with_its_codec(device, measured, cpu)
-
-    def _with_its_codec(self, device: Profile, measured: Profile, cpu: Profile) -> Profile:
-        """Keep the codec of the file where it is that of the training: ranks and buckets count too."""
-        same_codec = (
-            measured.compressor == cpu.compressor
-            and measured.buckets == cpu.buckets
-            and measured.provenance.get("workers") == cpu.provenance.get("workers")
-        )
-        return device if same_codec and self.codecs == CPU else self.with_codec(device, cpu)
-
-    def _read(self, cpu: Profile) -> Profile:
-        data, where = read_json(self.file), f"device.file={self.file}"
-        if is_timeline(data):
-            return on_timeline(timeline_of(data, where), cpu, where, tuple(micro_batches(cpu, (cpu.batch_size,))))
-        return read_profile(self.file)
-
-    def switched(self, before: Profile, after: Profile) -> Profile:
-        found = (whole := self.layers(before)).switched  # the device itself may have been measured with this transform
-        if found is None or any(found.mismatches(after)):
-            return self.with_codec(by_ratios(whole, before, after, f"device.file={self.file}"), after)
-        own = dataclasses.replace(found, cpu_step_s=after.cpu_step_s, collectives=after.collectives)
-        return self._with_its_codec(own, found, after)

@@ -31,18 +31,23 @@ class _Seconds(Kind):
 
 @dataclass(frozen=True)
 class _ByKind(Kind):
-    """A value for each kind of a strategy's own work."""
+    """A value for each kind of what is done."""
 
     kind: Kind
+    known: tuple[str, ...] = ()
+    """Kinds there are; empty: those of a strategy's own work, which it names itself."""
 
     @property
     def type_text(self) -> str:
-        return f"{self.kind.type_text}, by kind of work"
+        return f"{self.kind.type_text}, by {' or '.join(self.known) or 'kind of work'}"
 
     def faults(self, name: str, value: object, *, null: bool = False) -> Iterator[str]:
         if isinstance(value, Mapping):
             for kind, one in value.items():
-                yield from self.kind.faults(f"{name}.{kind}", one)
+                if self.known and kind not in self.known:
+                    yield f"{name}.{kind}={shown(one)}: unknown; known: {', '.join(self.known)}"
+                else:
+                    yield from self.kind.faults(f"{name}.{kind}", one)
         elif not (null and value is None):
             yield self.refusal(name, value, null=null)
 
@@ -50,6 +55,9 @@ class _ByKind(Kind):
 Speedup = Annotated[float, _ABOVE_0]
 StepSeconds = Annotated[float | str, _Seconds()]
 WorkSeconds = Annotated[Mapping[str, float], _ByKind(_Seconds())]
+HOST_COSTS = ("collective", "segment")
+"""Times of a host: before a collective sends, and before a segment that has come is passed on."""
+HostSeconds = Annotated[Mapping[str, float], _ByKind(_Seconds(), HOST_COSTS)]
 WorkGrowth = Annotated[Mapping[str, float], _ByKind(_ABOVE_0)]
 
 

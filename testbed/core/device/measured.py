@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from testbed.core.device.codecs.library import CODECS, CPU
 from testbed.core.device.device import Modelled
 from testbed.core.device.factored_layer import EIGEN
-from testbed.core.device.kinds import Speedup, StepSeconds, seconds
+from testbed.core.device.kinds import HostSeconds, Speedup, StepSeconds, seconds
 from testbed.core.device.operations import operations, timed
 from testbed.core.device.profile import SCALED, Profile, WorkTimes
 from testbed.core.device.timeline_profile import micro_batches, on_timeline
@@ -110,6 +110,8 @@ class Measured(Timelines):
             timeline.
         codec_speedup: Speed-up of compression over `codecs`.
         codecs: Codec times: this CPU's, or a measured accelerator's. These are longer by as much as the step is.
+        host_s: Host's time for communication, by kind. In addition to the links' own: before each collective, and
+            before a ring passes on a segment that has come.
 
     Raises:
         ValueError: A parameter is not what it should be.
@@ -123,7 +125,9 @@ class Measured(Timelines):
         step_s: StepSeconds | None = None,
         codec_speedup: Speedup = 1.0,
         codecs: Annotated[str, Choice(CODECS)] = CPU,
+        host_s: HostSeconds | None = None,
     ) -> None:
+        self.host_s = host_s or {}
         self.accelerator = self.measured_on = accelerator
         self.precision = precision
         self.step_s = None if step_s is None else seconds(step_s)
@@ -160,6 +164,8 @@ class Published(Timelines):
         source: Work whose authors gave the lengths.
         codec_speedup: Speed-up of compression over `codecs`.
         codecs: Codec times: this CPU's, or a measured accelerator's. These are longer by as much as the step is.
+        host_s: Host's time for communication, by kind. In addition to the links' own: before each collective, and
+            before a ring passes on a segment that has come.
 
     Raises:
         ValueError: A parameter is not what it should be.
@@ -171,7 +177,9 @@ class Published(Timelines):
         source: Annotated[str, Choice(tuple(PUBLISHED))],
         codec_speedup: Speedup = 1.0,
         codecs: Annotated[str, Choice(CODECS)] = CPU,
+        host_s: HostSeconds | None = None,
     ) -> None:
+        self.host_s = host_s or {}
         self.source, self.codec_speedup, self.codecs = source, float(codec_speedup), codecs
         self.lengths = {one.model: one.batch_size for one in PUBLISHED[source].lengths}
         self.measured_on = SHAPE[0]

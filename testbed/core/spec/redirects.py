@@ -37,7 +37,10 @@ SCRIPT = "longhaul.program.Script"
 _FIRST = {now: first for first, now in MODULES.items()}
 ADDED: dict[str, dict[str, Any]] = {
     "compressors.powersgd.PowerSGD": {"start_step": 0},
-    **{f"testbed.core.device.{name}": {"codecs": "cpu"} for name in ("Measured", "Paced", "Profiled", "Published")},
+    **{
+        f"testbed.core.device.{name}": {"codecs": "cpu", "host_s": None}
+        for name in ("Measured", "Paced", "Profiled", "Published")
+    },
 }
 """Parameters that a class was given after runs with it were recorded, each with the value at which it does what it did
 before. A hash leaves out a parameter that has this value, so that those runs keep theirs."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testbed.core.errors import raise_input_faults
-from testbed.core.spec import redirects
+from testbed.core.spec import connections, redirects
 from testbed.core.spec.schedule import Background, Change, outermost
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_size
@@ -67,7 +67,7 @@ PARTS = ("workload", "strategy", "compressor", "device", "transform")
 UNCHANGED = Part("none", "testbed.worker.transforms.none.Unchanged")
 """The transform of a model that keeps its layers."""
 UNCOMPRESSED = Part("none", "compressors.none.Uncompressed")
-_LATER = (("transform", UNCHANGED), ("accelerator", PROCESSOR))
+_LATER = (("transform", UNCHANGED), ("accelerator", PROCESSOR), ("connections", None))
 """What hashes of runs from before there were any do not have."""
 
 
@@ -119,6 +119,8 @@ class RunSpec:
     """Device on which nodes compute; not part of the hash where that is the processor."""
     shaper: str = "auto"
     tcp: str = "tuned"
+    connections: int | None = None
+    """TCP connections to each peer, among which a message is cut; None: as many as the collective has, one of gloo."""
     capture: str = "none"
     """"wan": packet headers of every WAN link; "wan-packets": likewise, with segmentation offloads off."""
     memory_limit: dict[str, int] = field(default_factory=dict)
@@ -189,6 +191,7 @@ class RunSpec:
             yield f"seed={self.seed}: must be from 0 to below 2**31"
         yield from self._dilation_faults()
         yield from self._cap_faults()
+        yield from connections.faults(self.connections, self.topology)
         if not self.scale >= 1:
             yield f"scale={self.scale}: must be at least 1"
         if not self.timeout_s > 0:
@@ -283,7 +286,7 @@ class RunSpec:
         for part in PARTS:
             if not data[part]["folders"]:
                 del data[part]["folders"]  # as in records from before there were any
-        for key, nothing in (("guessed_dilation", False), ("data_licence", None), ("accelerator", PROCESSOR)):
+        for key, nothing in (("guessed_dilation", False), ("data_licence", None), *_LATER[1:]):
             if getattr(self, key) == nothing:
                 del data[key]  # as in records from before it could be otherwise
         return {"hash": self.hash, **data}

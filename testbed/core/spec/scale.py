@@ -33,6 +33,21 @@ def scaled_topology(topology: Topology, scale: float) -> Topology:
     return topology if scale == 1 else dataclasses.replace(topology, links=links)
 
 
+def shared_topology(topology: Topology, connections: int) -> Topology:
+    """Return the network as one of so many TCP connections has it: an equal share of each rate, and its own cap."""
+    if connections == 1:
+        return topology
+
+    def of_one(whole: LinkProfile) -> LinkProfile:
+        return dataclasses.replace(_scaled_profile(whole, connections), flow_cap_bit_s=whole.flow_cap_bit_s)
+
+    links = (
+        dataclasses.replace(link, forward=of_one(link.forward), backward=of_one(link.backward))
+        for link in topology.links
+    )
+    return dataclasses.replace(topology, links=tuple(links))
+
+
 def scaled_size_bytes(size_bytes: int, scale: float) -> int:
     return max(1, math.ceil(size_bytes / scale))
 

@@ -120,8 +120,8 @@ _UP_EPILOG = "Ends with `longhaul down`. Nodes know each other by name: longhaul
 _RUN_EPILOG = (
     "Keys: topo, workload, strategy, compressor, transform, device (names), their parameters (compressor.density=0.01),"
     " and workers, steps or epochs, batch_size, evaluate_every, target, start_from, checkpoint, seed, dilation,"
-    " runtime, accelerator, shaper, tcp, capture, background, memory_limit, events, timeout_s, max_wall_s,"
-    " metrics_port. Names and parameters: see longhaul --help. A plug-in of yours: compressor=./signs.yaml."
+    " runtime, accelerator, shaper, tcp, connections, capture, background, memory_limit, events, timeout_s,"
+    " max_wall_s, metrics_port. Names and parameters: see longhaul --help. A plug-in of yours: compressor=./signs.yaml."
     " Exit status: 0 completed; 2 bad input; 3 the machine lacks"
     " something; 4 failed; 5 completed but invalid."
 )

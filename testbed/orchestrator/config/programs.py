@@ -19,7 +19,9 @@ from testbed.orchestrator.config.script_parameters import script_part
 from testbed.orchestrator.machine.clone import CLONE
 
 MASTER_PORT = 29_400
-_OF_TRAINING = ("steps", "epochs", "batch_size", "evaluate_every", "target", "device", "timeout_s", "max_wall_s")
+_OF_TRAINING = (
+    *("steps", "epochs", "batch_size", "evaluate_every", "target", "device", "connections", "timeout_s", "max_wall_s"),
+)
 _UNREAD = {"script": _OF_TRAINING, "hand": (*_OF_TRAINING, "compressor")}
 """Keys that a run of each program does not read."""
 _SCRIPT_SIDE = CLONE / "testbed" / "worker" / "script"

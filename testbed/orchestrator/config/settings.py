@@ -70,6 +70,7 @@ SETTINGS: dict[str, Setting] = {
     "accelerator": Setting("text"),
     "shaper": Setting("text"),
     "tcp": Setting("text"),
+    "connections": Setting("whole", optional=True),
     "capture": Setting("text"),
     "memory_limit": Setting("sizes", optional=True),
     "events": Setting("list", optional=True),

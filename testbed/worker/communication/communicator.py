@@ -1,16 +1,18 @@
 """The communicator: everything that a worker sends passes through it, is counted, and is timed.
 
-Only it, the rendezvous and the strategies that are torch's own import `torch.distributed`. One thread issues
-collectives, in one order on all ranks (otherwise gloo gives wrong sums without an error); gloo's threads carry them.
+Only it, its `connections`, the rendezvous and the strategies that are torch's own import `torch.distributed`. One
+thread issues collectives, in one order on all ranks (otherwise gloo gives wrong sums without an error); gloo's threads
+carry them.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -18,6 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from compressors.base.compressor import Exchange
+from testbed.worker.communication.connections import AllRanks, Connections, Issue, Result, wait_through
+from testbed.worker.communication.host import NO_HOST, Host
 from testbed.worker.communication.pending import CollectiveError, Pending
 from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.communication.thread import CommunicationThread, Job
@@ -25,29 +29,6 @@ from testbed.worker.communication.transport import Collective, Nothing, Peers, W
 from testbed.worker.device.accelerator import Accelerator
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.stopwatch import Stopwatch
-
-_OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
-_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # its name in torch before 2.13
-_Issue = Callable[[], dist.Work | None]
-
-
-class _AllRanks:
-    """Peers of one collective of Longhaul's. Its number marks its messages, so that no other collective takes them."""
-
-    def __init__(self, comm: Communicator, channel: int, number: int) -> None:
-        self.index, self.size = comm.rank, comm.world_size
-        self._comm, self._tag = comm, 1 + channel * 2**20 + number % 2**20  # 0 is that of `send` and `receive`
-
-    def send(self, to: int, tensor: Tensor) -> Waitable:
-        if not tensor.numel():
-            return Nothing()
-        self._comm.charge(tensor.nbytes)
-        return dist.isend(tensor, to, tag=self._tag) or Nothing()
-
-    def receive(self, source: int, tensor: Tensor) -> Waitable:
-        if not tensor.numel():
-            return Nothing()
-        return dist.irecv(tensor, source, tag=self._tag) or Nothing()
 
 
 class Communicator:
@@ -70,18 +51,21 @@ class Communicator:
     rendezvous: Rendezvous | None = None
     accelerator = Accelerator()
     """Device on which this rank computes; tensors that it sends may lie there."""
+    host: Host = NO_HOST
+    """Host of the emulated device. If it takes time to start a collective, all run in one thread, one after another."""
     clock: PhaseClock | None = None
     """Clock that is told of each send, and of waits, which are exposed communication; None: nobody reads one. Used in
     its thread alone."""
 
     def __init__(self, rank: int, world_size: int, timeout_s: float) -> None:
         self.rank, self.world_size, self.timeout_s = rank, world_size, timeout_s
+        self.connections = Connections()
         self.step = -1
         """Step that error messages name, -1 before the first; the training loop sets it."""
         self.payload_bytes = 0
         self.control_bytes = 0
         self.stopwatch = Stopwatch()
-        self._thread: CommunicationThread | None = None
+        self._thread = CommunicationThread()
         self._submitted = defaultdict[tuple[int, tuple[int, ...]], int](int)
         self._counting = threading.Lock()
 
@@ -98,10 +82,12 @@ class Communicator:
         store: str = "",
         service: str = "",
         accelerator: Accelerator = accelerator,
+        connections: Connections | None = None,
     ) -> Communicator:
         """Meet the other ranks at a TCP store of rank 0, and return the communicator.
 
         Args:
+            connections: Those to each peer, the same on all ranks; None: one.
             store: Path of a file that all ranks share, to meet at instead of a TCP store.
             service: Path of the socket of a run's rendezvous, to meet at instead of either.
             accelerator: Device of this rank; of the same kind on all ranks.
@@ -111,7 +97,7 @@ class Communicator:
         """
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         comm = cls(rank, world_size, timeout_s)
-        comm.accelerator = accelerator
+        comm.accelerator, comm.connections = accelerator, connections or comm.connections
         comm.address, comm.interface = address, interface
         timeout = datetime.timedelta(seconds=timeout_s)
         try:
@@ -120,6 +106,7 @@ class Communicator:
             )
             place, backend = comm.rendezvous.place, accelerator.backend
             dist.init_process_group(backend, store=place, rank=rank, world_size=world_size, timeout=timeout)
+            comm.connections.open(timeout)
         except (RuntimeError, OSError) as error:
             raise comm.error(f"rendezvous at {service or store or f'{address}:{port}'}", error) from error
         return comm
@@ -128,8 +115,7 @@ class Communicator:
         """Leave the process group, `together` with all ranks, or alone if some may have left already."""
         if together:
             self.barrier()
-        if self._thread is not None:
-            self._thread.close()
+        self._thread.close()
         if not self.is_back:
             dist.destroy_process_group()
         if self.rendezvous is not None:
@@ -152,7 +138,7 @@ class Communicator:
         sent = self.accelerator.to_host(tensor)
         return self._collective(
             f"all_reduce of {tensor.nbytes} bytes",
-            lambda: dist.all_reduce(sent, _OPS[op], async_op=True),
+            lambda: self.connections.all_reduce(sent, op),
             lambda: [self.accelerator.back(tensor, sent)],
         )
 
@@ -163,29 +149,24 @@ class Communicator:
         width = max(sizes)
         self.count(self.world_size * (self.world_size - 1) * width)
         padded = payload if len(payload) == width else torch.nn.functional.pad(payload, (0, width - len(payload)))
-        gathered = torch.empty(self.world_size * width, dtype=torch.uint8, device=payload.device)
-        sent, arrived = self.accelerator.to_host(padded), self.accelerator.beside(gathered)
-
-        def pieces() -> list[Tensor]:
-            self.accelerator.back(gathered, arrived)
-            whole = gathered.split(width) if width else [gathered] * len(sizes)
-            return [piece[:size] for piece, size in zip(whole, sizes, strict=True)]
-
-        return self._collective(f"all_gather of {width} bytes", lambda: _gather(arrived, sent, async_op=True), pieces)
+        issue, gathered = self.connections.all_gather(self.accelerator.to_host(padded), self.world_size)
+        return self._collective(
+            f"all_gather of {width} bytes",
+            issue,
+            lambda: [piece[:size].to(payload.device) for piece, size in zip(gathered(), sizes, strict=True)],
+        )
 
     def all_to_all(self, payloads: Sequence[Tensor], sizes: Sequence[int]) -> Pending:
         """Start to send `payloads[r]` to each rank r; return a pending (sizes[r],) uint8 from each."""
         if self.world_size == 1:
             return self._done(list(payloads))
-        sent = [len(payload) for payload in payloads]
+        sent, device = [len(payload) for payload in payloads], payloads[0].device
         self.charge(sum(sent) - sent[self.rank])
-        flat = torch.cat(list(payloads))
-        received = torch.empty(sum(sizes), dtype=torch.uint8, device=flat.device)
-        ours, theirs = self.accelerator.to_host(flat), self.accelerator.beside(received)
+        if self.accelerator.stages:
+            payloads = self.accelerator.to_host(torch.cat(list(payloads))).split(sent)
+        issue, received = self.connections.all_to_all(payloads, sizes)
         return self._collective(
-            f"all_to_all of {sum(sent)} bytes",
-            lambda: dist.all_to_all_single(theirs, ours, list(sizes), sent, async_op=True),
-            lambda: list(self.accelerator.back(received, theirs).split(list(sizes))),
+            f"all_to_all of {sum(sent)} bytes", issue, lambda: [one.to(device) for one in received()]
         )
 
     def exchange_sizes(self, sizes: Sequence[int]) -> Pending:
@@ -196,7 +177,10 @@ class Communicator:
         self.control_bytes += 8 * (self.world_size - 1)
         theirs = torch.empty_like(ours)
         return self._collective(
-            "exchange of sizes", lambda: dist.all_to_all_single(theirs, ours, async_op=True), lambda: [theirs]
+            "exchange of sizes",
+            lambda: dist.all_to_all_single(theirs, ours, async_op=True),
+            lambda: [theirs],
+            control=True,
         )
 
     def broadcast(self, tensor: Tensor, *, source: int = 0, control: bool = False) -> Pending:
@@ -207,45 +191,42 @@ class Communicator:
         sent = self.accelerator.to_host(tensor)
         return self._collective(
             f"broadcast of {tensor.nbytes} bytes",
-            lambda: dist.broadcast(sent, source, async_op=True),
+            lambda: self.connections.broadcast(sent, source),
             lambda: [self.accelerator.back(tensor, sent)],
+            control=control,
         )
 
     def send(self, payload: Tensor, *, to: int) -> Pending:
         """Start to send `payload`; return the pending message, whose time ends with `wait`: gloo tells no other end."""
         self.charge(payload.nbytes)
-        sent = self.accelerator.to_host(payload)
-        return self._message(f"send of {payload.nbytes} bytes to rank {to}", lambda: dist.isend(sent, to), list)
+        issue = functools.partial(self.connections.send, self.accelerator.to_host(payload), to)
+        return self._message(f"send of {payload.nbytes} bytes to rank {to}", issue, list)
 
     def receive(self, payload: Tensor, *, source: int) -> Pending:
         """Start to fill `payload` from rank `source`; return it as pending."""
-        sent = self.accelerator.beside(payload)
-        back = self.accelerator.back
-        return self._message(
-            f"receive from rank {source}", lambda: dist.irecv(sent, source), lambda: [back(payload, sent)]
-        )
+        arrived = self.accelerator.beside(payload)
+        issue = functools.partial(self.connections.receive, arrived, source)
+        return self._message(f"receive from rank {source}", issue, lambda: [self.accelerator.back(payload, arrived)])
 
     def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
         """Start a collective of Longhaul's own; return its pending result.
 
         Its ranks (all, or those `among` them) submit the same in one order. It shares gloo's connections, not the GIL.
         """
-        if self._thread is None:
-            self._thread = CommunicationThread()
-        peers = _AllRanks(self, channel, self._submitted[channel, among])
+        peers = self._all_ranks(channel, self._submitted[channel, among])
         self._submitted[channel, among] += 1
-        self._mark()
-        end = self.stopwatch.start()
-        job = self._thread.submit(Job(lambda: collective(peers), end))
-        return Pending(self, what, job, job.result, end)
+        return self._in_turn(what, lambda: collective(peers))
 
     def peers(self, channel: int) -> Peers:
         """Return all ranks, for messages in a channel without collectives; they keep their order from rank to rank."""
-        return _AllRanks(self, channel, 0)
+        return self._all_ranks(channel, 0)
 
     def barrier(self) -> None:
         """Wait for all ranks. It counts as control traffic."""
         if self.world_size == 1:
+            return
+        if self.host.costs.collective_s:
+            self._collective("barrier", lambda: dist.barrier(async_op=True), list, control=True).wait()
             return
         try:
             dist.barrier()
@@ -274,6 +255,9 @@ class Communicator:
         with self._counting:
             self.payload_bytes += sent_bytes
 
+    def _all_ranks(self, channel: int, number: int) -> AllRanks:
+        return AllRanks(self.rank, self.world_size, self.connections, self.charge, channel, number)
+
     def _mark(self) -> None:
         """Tell the clock that others see now what this rank does."""
         if self.clock is not None:
@@ -289,17 +273,26 @@ class Communicator:
         reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
         return CollectiveError(f"rank {self.rank}: {what} failed {where} (timeout {self.timeout_s:g} s wall): {reason}")
 
-    def _collective(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
+    def _collective(self, what: str, issue: Issue, result: Result, *, control: bool = False) -> Pending:
+        if self.host.costs.collective_s:
+            return self._in_turn(what, lambda: wait_through(issue, result), control=control)
         work = self._issue(what, issue)
         if work is None:
             return Pending(self, what, work, result, Nothing().wait)
         through = self.accelerator.until_through(work.wait)
         return Pending(self, what, work, result, self.stopwatch.follow(through))
 
-    def _message(self, what: str, issue: _Issue, result: Callable[[], list[Tensor]]) -> Pending:
+    def _in_turn(self, what: str, work: Result, *, control: bool = False) -> Pending:
+        """Start what comes after all collectives before it, in the thread of Longhaul's own."""
+        self._mark()
+        end = self.stopwatch.start()
+        job = self._thread.submit(Job(work if control else self.host.starting(work), end))
+        return Pending(self, what, job, job.result, end)
+
+    def _message(self, what: str, issue: Issue, result: Result) -> Pending:
         return Pending(self, what, self._issue(what, issue), result, self.stopwatch.start())
 
-    def _issue(self, what: str, issue: _Issue) -> dist.Work | None:
+    def _issue(self, what: str, issue: Issue) -> Waitable | None:
         self._mark()
         try:
             return issue()

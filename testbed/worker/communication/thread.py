@@ -56,22 +56,28 @@ class Job:
 
 
 class CommunicationThread:
-    """Thread that runs jobs in order. Once one has failed, no rank knows what others have sent: all others fail."""
+    """Thread that runs jobs in order, begun with the first one.
+
+    Once one has failed, no rank knows what others have sent: all others fail.
+    """
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        # A daemon: a collective that never ends must not keep the process.
-        self._thread = threading.Thread(target=self._run, name=COLLECTIVES, daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def submit(self, job: Job) -> Job:
+        if self._thread is None:
+            # A daemon: a collective that never ends must not keep the process.
+            self._thread = threading.Thread(target=self._run, name=COLLECTIVES, daemon=True)
+            self._thread.start()
         self._jobs.put(job)
         return job
 
     def close(self) -> None:
         """End once all jobs have."""
-        self._jobs.put(None)
-        self._thread.join()
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
 
     def _run(self) -> None:
         broken: BaseException | None = None

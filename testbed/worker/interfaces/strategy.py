@@ -155,6 +155,14 @@ class Strategy(Renamed, Declared, ABC):
     """True: updates are made by an optimizer's `step`, to which a transform may add."""
     trains: bool = True
     """True: the model changes."""
+    sends_by_comm: bool = True
+    """True: it sends through `comm` alone, which can cut messages among connections and have a host take its time."""
+
+    @property
+    def takes_connections(self) -> bool:
+        """True if all that it sends is cut among the connections that a run asks for."""
+        return self.sends_by_comm
+
     exchanges_models: bool = False
     """True: it sends parameters, or what has changed of them. A workload that computes nothing draws them then."""
     cycle_steps: int = 1

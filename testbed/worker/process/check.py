@@ -50,9 +50,9 @@ def _built(spec: RunSpec, *, accelerated: bool, fetch: bool) -> dict[str, Any]:
     workload, metric = parts.workload, parts.workload.metric
     faults = [*parts.device.validate(), *(prefixed("workload", fault) for fault in workload.validate())]
     if accelerated:
-        faults += misfits(parts, "--accelerator")
+        faults += misfits(spec, parts, "--accelerator")
     if spec.accelerator != PROCESSOR:
-        faults += misfits(parts, f"accelerator={spec.accelerator}")
+        faults += misfits(spec, parts, f"accelerator={spec.accelerator}")
     raise_input_faults(faults)
     if not fetch and (lacking := to_fetch(workload)) is not None:
         return {"to_fetch": lacking}

@@ -129,6 +129,7 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
 
     torch.set_num_threads(1)
     from testbed.worker.communication.communicator import Communicator
+    from testbed.worker.communication.connections import Connections
     from testbed.worker.communication.shutdown import shut_down
     from testbed.worker.device.accelerator import Accelerator
     from testbed.worker.device.device_meter import DeviceMeter
@@ -154,7 +155,11 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     is_on_device = spec.accelerator != PROCESSOR
     accelerator = Accelerator.of_node(spec.accelerator) if is_on_device else accelerator or Accelerator()
     place |= {"accelerator": accelerator}
-    comm = come_back(**place) if welcome.is_back else Communicator.connect(**place, interface=welcome.interface)
+    if welcome.is_back:
+        comm = come_back(**place)
+    else:
+        place |= {"interface": welcome.interface, "connections": Connections.of(spec)}
+        comm = Communicator.connect(**place)
     assert comm.rendezvous is not None, "whoever has connected has met the others"
     comm.rendezvous.folder = Path(welcome.folder) if welcome.folder else None
     shut_down()

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
-from testbed.core.costs.collective import all_reduce_cost
 from testbed.core.costs.fusion import BY_TIMES, RULES, TUNED, Cost
+from testbed.core.costs.run_costs import all_reduce_cost
 from testbed.core.kinds import Choice
 from testbed.core.parameters import Count, Positive, Size
 from testbed.core.units import parse_size_bytes

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from testbed.core.costs.fusion import BY_TIMES
+from testbed.core.costs.sockets import libraries
 from testbed.core.kinds import Choice
 from testbed.core.parameters import Count, Flag, Positive, Size, raise_all
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName
@@ -74,7 +75,7 @@ class DDP(BucketedStrategy):
     def bind(self, context: WorkerContext) -> None:
         super().bind(context)
         spec = context.spec
-        self._collectives = Collectives(context.comm, spec.topology, self.collective, spec.scale)
+        self._collectives = Collectives(context.comm, spec.topology, self.collective, libraries(spec))
         parts = self.compressor, context.comm, context.clock, spec.topology, spec.seed
         self._reducer = (
             WanReducer(*parts, self.collective)

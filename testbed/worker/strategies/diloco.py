@@ -11,6 +11,7 @@ from compressors.base.compressor import Compressor, Context, Layout
 from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
 from testbed.core.costs.collective import ranks_of_regions
+from testbed.core.costs.sockets import libraries
 from testbed.core.kinds import Choice, Number
 from testbed.core.parameters import Count, CountOrZero, Fraction, raise_all
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName, routes_of, sums_fault
@@ -127,7 +128,7 @@ class DiLoCo(Strategy):
         self._context = context
         self.compressor: Compressor = with_feedback(context.compressor)
         spec, comm = context.spec, context.comm
-        self._outer = Collectives(comm, spec.topology, self.collective, spec.scale)
+        self._outer = Collectives(comm, spec.topology, self.collective, libraries(spec))
         self._reducer = Reducer(self.compressor, comm, context.clock, spec.topology, spec.seed, self._outer)
         self._replica = context.rank
         """Rank that stands for its replica."""

@@ -67,7 +67,8 @@ class KVTransfer(Strategy):
 
     has_optimizer = False
     trains = False
-    uses_collectives = False
+    uses_collectives = sends_by_comm = False
+    takes_connections = True
 
     def __init__(
         self,

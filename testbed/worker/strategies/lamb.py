@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
+from testbed.core.costs.sockets import libraries
 from testbed.core.parameters import Count, Fraction, LearningRate, Positive, Share, Size
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName
 from testbed.worker.device.accelerator import own_messages_fault
@@ -94,7 +95,7 @@ class LAMB(BucketedStrategy):
             context = dataclasses.replace(context, optimizer=optimizer)
         super().bind(context)
         spec = context.spec
-        self._collectives = Collectives(context.comm, spec.topology, self.collective, spec.scale)
+        self._collectives = Collectives(context.comm, spec.topology, self.collective, libraries(spec))
         self._reducer = Reducer(
             self.compressor, context.comm, context.clock, spec.topology, spec.seed, self._collectives
         )

@@ -18,6 +18,7 @@ from testbed.core.record.events.base import StepEvent
 from testbed.core.record.events.run import PHASES, Done, Model, PhaseTimes, Start, Step, Warm
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.host import Host
 from testbed.worker.device.accelerator import to_device
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.compute_times import ComputeTimes
@@ -55,6 +56,7 @@ class Training:
         settle = None if comm.accelerator.is_processor else comm.accelerator.settle
         self.clock = PhaseClock(spec.dilation, ComputeTimes(profile, model), settle, comm.accelerator.meter)
         comm.clock = self.clock
+        comm.host = Host.of(spec, lambda: self.clock.dilation)
         self.paces = Paces()
         self._queueing = RunQueueDelay()
         comm.stopwatch.began = self._queueing.begin

@@ -24,6 +24,7 @@ from testbed.worker.interfaces.workload import Workload
 from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build, prefixed
 from testbed.worker.training import capabilities
+from testbed.worker.training.sending import accelerator_faults, sending_faults
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def _uncarried(spec: RunSpec, compressor: Compressor) -> Iterator[str]:
 def _declaration_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
     """Yield what a strategy says of itself that cannot be true."""
     yield from (f"strategy={spec.strategy.name}: {fault}" for fault in capabilities.partial_capabilities(strategy))
+    yield from sending_faults(spec, strategy)
     expendable = [rank for rank in range(spec.workers) if capabilities.tolerates_loss_of(strategy, rank)]
     if expendable and (strategy.uses_collectives or strategy.agreement is Agreement.MEAN_AT_END):
         why = "uses_collectives" if strategy.uses_collectives else "agreement=MEAN_AT_END"
@@ -268,8 +270,9 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
             yield f"{where}, and no join event starts it again: {name} does not go on without it"
 
 
-def misfits(parts: Parts, asked: str) -> Iterator[str]:
+def misfits(spec: RunSpec, parts: Parts, asked: str) -> Iterator[str]:
     """Yield what of a run cannot be trained on accelerators, one line each, behind the words that asked for them."""
+    yield from (f"{asked}: {fault}" for fault in accelerator_faults(spec))
     name = type(parts.strategy).__name__
     yield from (f"{asked}: {name}: {fault}" for fault in capabilities.accelerator_faults(parts.strategy))
     if parts.transform.changes_the_model:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from testbed.analysis.simulator.model.constants import PACED, Constants
 from testbed.core.costs import collective
-from testbed.core.costs.sockets import LIBRARIES, Cluster
+from testbed.core.costs.sockets import GLOO, LIBRARIES, NCCL, Cluster, Gloo, Nccl
+from testbed.core.device.host_costs import NO_COSTS, HostCosts
 from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, WIRE_RATIO, DirectedLink, Hosts, Path, Paths, delay_s
 from testbed.core.spec.topology import Topology
 
@@ -90,15 +91,24 @@ class Network:
         tcp: str = "stock",
         dilation: float = 1.0,
         library: str | None = None,
+        nccl: Nccl = NCCL,
+        gloo: Gloo = GLOO,
+        host: HostCosts = NO_COSTS,
+        connections: int = 1,
     ) -> None:
         """
         Args:
+            topology: as one of the connections has it that share a message.
+            nccl, gloo: by what rings send that are like theirs.
+            host: of the emulated device.
+            connections: among so many messages are cut.
             tcp: the profile of the run.
             dilation: of the run that is predicted, since what the hosts do takes wall time.
             library: one of `LIBRARIES`, whose closed forms all-reduces of gloo take on real machines.
         """
         self.topology, self.constants = topology, constants
         self.library = None if library is None else LIBRARIES[library]
+        self.nccl, self.gloo, self.host, self.connections = nccl, gloo, host, connections
         self.paced = PACED.get(tcp, 0.0)
         self.message_s = constants.message_s / dilation
         self.size = len(topology.nodes)

@@ -17,7 +17,7 @@ from testbed.core.costs.collective import CHAIN_CHUNK_BYTES
 
 GLOO, OURS = "gloo", "ours"
 _THREADS = (GLOO, GLOO, OURS)
-"""Whose each is: gloo's take from one queue, in order, and ours from another."""
+"""Whose each is: gloo's take from one queue, in order, and ours from another; a host that starts each takes ours."""
 
 
 @dataclass
@@ -59,6 +59,7 @@ class Carriers:
         Args:
             algorithm: where it is not the one of all.
         """
+        size /= self._network.connections  # all parts of a message are alike, so one of them is followed
         algorithm = algorithm_of(algorithm or self._algorithm, kind, size, self._network.topology)
         if algorithm == GLOO and self._network.library is not None:
             algorithm = LIBRARY  # its closed form has the links for itself, so one goes after another
@@ -68,7 +69,8 @@ class Carriers:
         self, kind: str, size: float, now_s: Times, root: int, chunk_bytes: float = CHAIN_CHUNK_BYTES
     ) -> Issued:
         """Of all ranks, from `root` or to it."""
-        return self._queued(OURS, Issued(CHAIN, kind, size, now_s.copy(), root, chunk_bytes))
+        parts = self._network.connections
+        return self._queued(OURS, Issued(CHAIN, kind, size / parts, now_s.copy(), root, chunk_bytes / parts))
 
     def end_s(self, issued: Issued) -> Times:
         """When each rank has the result of `issued`."""
@@ -87,13 +89,13 @@ class Carriers:
             queue = self._queues[whose]
             if queue and thread not in self._active:
                 one = queue.popleft()
-                at_s = np.maximum(one.issued_s, self._free_s[thread])
+                at_s = np.maximum(one.issued_s, self._free_s[thread]) + self._network.host.collective_s
                 how = one.algorithm, one.kind, one.size, at_s, one.root, one.chunk_bytes
                 one.under_way = collectives.begin(self._network, *how)
                 self._active[thread] = one
 
     def _queued(self, whose: str, issued: Issued) -> Issued:
-        self._queues[whose].append(issued)
+        self._queues[OURS if self._network.host.collective_s else whose].append(issued)
         return issued
 
     def _free_done(self) -> None:

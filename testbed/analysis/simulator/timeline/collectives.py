@@ -11,7 +11,6 @@ from testbed.analysis.simulator.model.network import Indices, Network, Times
 from testbed.analysis.simulator.model.traffic import messages_of
 from testbed.analysis.simulator.timeline.rings import RECEIVES_AHEAD, Ring, RingOfOurs, UnderWay
 from testbed.core.costs import collective
-from testbed.core.costs.sockets import LIBRARIES
 
 CHAIN, BROADCAST, REDUCTION = "chain", "broadcast", "reduction"
 LIBRARY = "library"
@@ -168,8 +167,12 @@ def begin(
         assert network.library is not None
         return ClosedForm(begin_s, network.library.all_reduce_s(size, network.cluster))
     if algorithm == collective.NCCL_RING:
-        return ClosedForm(begin_s, LIBRARIES["nccl"].all_reduce_s(size, network.cluster))
+        return ClosedForm(begin_s, network.nccl.all_reduce_s(size, network.cluster))
     rounds = network.size - 1
+    if algorithm == collective.GLOO_RING:
+        messages = network.gloo.segments(size, network.size)
+        each = messages * rounds // network.size
+        return Ring(network, begin_s, -1, 2, each, size / messages, host_s=network.host.segment_s)
     if algorithm == "ring" and kind == "all_gather":
         return RingOfOurs(network, begin_s, rounds, size)
     if algorithm == "ring" and kind != "all_to_all":

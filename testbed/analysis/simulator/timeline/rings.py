@@ -43,7 +43,17 @@ class Ring(UnderWay):
     in_flight = IN_FLIGHT
     """Messages that a rank has begun and does not pass on yet."""
 
-    def __init__(self, network: Network, begin_s: Times, towards: int, phases: int, messages: int, size: float) -> None:
+    def __init__(
+        self,
+        network: Network,
+        begin_s: Times,
+        towards: int,
+        phases: int,
+        messages: int,
+        size: float,
+        host_s: float = 0.0,
+    ) -> None:
+        self._message_s = network.message_s + host_s
         self._hops: Hops = network.hops(towards)
         self._network, self._size = network, size
         self._round_bytes = self._in_a_round_trip(messages) * size
@@ -69,7 +79,7 @@ class Ring(UnderWay):
         queued_s = left_s if network.size == 2 else np.where(paced_s > carried_s, leaves_s, left_s)
         network.carry(hops.slowest, leaves_s, left_s, queued_s)
         self._sent[half] = leaves_s
-        self._received[half] = hops.at_receiver(left_s + hops.delay_s) + network.message_s
+        self._received[half] = hops.at_receiver(left_s + hops.delay_s) + self._message_s
         self._index += 1
         self._go_on()
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Exchange, Route
 from testbed.core.costs import collective
-from testbed.core.costs.sockets import Nccl
+from testbed.core.costs.sockets import GLOO, NCCL, Gloo, Nccl
 from testbed.core.kinds import Choice
 from testbed.core.spec.topology import Topology
-from testbed.worker.communication.collectives import hierarchical, ring, two_shot
+from testbed.worker.communication.collectives import gloo_ring, hierarchical, ring, two_shot
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.pending import Pending
-from testbed.worker.communication.sockets.ring import SocketRing, scaled
+from testbed.worker.communication.sockets.ring import SocketRing
 from testbed.worker.communication.transport import Peers, exchange, others, places
 
 # All-to-all between pairs, everything under way at once.
@@ -36,13 +36,13 @@ def all_to_all(peers: Peers, payloads: Sequence[Tensor], sizes: Sequence[int]) -
 
 COLLECTIVES = (*collective.ALGORITHMS, "auto")
 CollectiveName = Annotated[str, Choice(COLLECTIVES)]
-SumsName = Annotated[str, Choice((*COLLECTIVES, collective.NCCL_RING))]
+SumsName = Annotated[str, Choice((*COLLECTIVES, *collective.SUMS_ALONE))]
 """Names of collectives, those that carry sums alone among them."""
 
 
 def sums_fault(name: str, compressor: Compressor) -> Iterator[str]:
     """Yield why exchanges of a compressor cannot be carried by the collective of that name."""
-    if name == collective.NCCL_RING and compressor.traits.sum_dtype is None:
+    if name in collective.SUMS_ALONE and compressor.traits.sum_dtype is None:
         sent = type(compressor).__name__
         yield f"strategy.collective={name}: carries sums alone, but {sent} sends otherwise; use collective=ring"
 
@@ -61,19 +61,26 @@ class Collectives:
         ValueError: There is no such algorithm, or it needs the regions of workers that are not in the topology.
     """
 
-    def __init__(self, comm: Communicator, topology: Topology, name: str = "gloo", scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        comm: Communicator,
+        topology: Topology,
+        name: str = "gloo",
+        libraries: tuple[Nccl, Gloo] = (NCCL, GLOO),
+    ) -> None:
         """Take the parts of the run.
 
         Args:
-            scale: How many times smaller tensors and links are than those they stand for; so are NCCL's chunks then.
+            libraries: Numbers by which rings send that are like theirs.
         """
-        known = *COLLECTIVES, collective.NCCL_RING
+        known = *COLLECTIVES, *collective.SUMS_ALONE
         if name not in known:
             raise ValueError(f"collective={name}: unknown; known: {', '.join(known)}")
         if name != "gloo" and comm.world_size != len(topology.nodes):
             found = f"{comm.world_size} workers, of which {topology.name} places {len(topology.nodes)}"
             raise ValueError(f"collective={name}: needs the region of each worker, found {found}")
-        self.comm, self.name, self._topology, self._scale = comm, name, topology, scale
+        self.comm, self.name, self._topology = comm, name, topology
+        self._nccl, self._gloo = libraries
         self._ring: SocketRing | None = None
         self.regions = collective.ranks_of_regions(topology)
         """The ranks of each region that has any; the first leads."""
@@ -116,7 +123,7 @@ class Collectives:
         what = f"{exchange.kind} of {size} bytes by {algorithm}"
         if exchange.kind == "all_reduce":
             return self.comm.submit(what, lambda peers: self._all_reduce(algorithm, peers, data[0], exchange.op))
-        if algorithm == collective.NCCL_RING:
+        if algorithm in collective.SUMS_ALONE:
             raise ValueError(f"collective={algorithm}: carries sums alone, not an {exchange.kind}")
         sizes = exchange.sizes
         assert sizes is not None, "the reducer asks for sizes first"
@@ -126,8 +133,10 @@ class Collectives:
 
     def _all_reduce(self, algorithm: str, peers: Peers, tensor: Tensor, op: str) -> list[Tensor]:
         if algorithm == collective.NCCL_RING:
-            self._ring = self._ring or SocketRing.of(self.comm, scaled(Nccl(), self._scale))
-            self._ring.all_reduce(tensor, op, self.comm.charge)
+            self._ring = self._ring or SocketRing.of(self.comm, self._nccl)
+            self._ring.all_reduce(tensor, op, self.comm.charge, self.comm.host.segment_wall_s)
+        elif algorithm == collective.GLOO_RING:
+            gloo_ring.all_reduce(peers, tensor, op, self._gloo, self.comm.host)
         elif algorithm == "ring":
             ring.all_reduce(peers, tensor, op)
         elif algorithm == "two_shot":

@@ -7,12 +7,14 @@ connection decides. No message says that a receiver is ready.
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,7 +25,7 @@ from testbed.worker.communication.sockets.neighbours import Lane, Neighbours
 from testbed.worker.communication.sockets.schedule import MIN_SLICE_BYTES, Move, moves, share
 from testbed.worker.communication.transport import combine
 
-_SIZES, _LEAST_BYTES = ("chunk_bytes", "slice_bytes", "piece_bytes"), 1448
+_FINEST_S = 2e-3
 _SIZE = struct.Struct("!I")
 """Goes ahead of each slice, on the control connection."""
 
@@ -33,6 +35,8 @@ class _Slice:
     """One that is under way, and the bytes that are missing yet."""
 
     missing: int
+    due_s: float = math.inf
+    """When the host has done with it; known once all of it has come."""
 
 
 @dataclass
@@ -96,17 +100,21 @@ class _Lines:
 class _Channel:
     """One ring's part in one all-reduce."""
 
-    def __init__(self, plan: Sequence[Move], flat: Tensor, op: str, lines: tuple[_Lines, _Lines], ahead: int) -> None:
-        self._flat, self._op, self._ahead = flat, op, ahead
+    def __init__(
+        self, plan: Sequence[Move], flat: Tensor, op: str, lines: tuple[_Lines, _Lines], ahead: int, host_s: float
+    ) -> None:
+        self._flat, self._op, self._ahead, self._host_s = flat, op, ahead, host_s
         self._outgoing, self._incoming = lines
         self._bytes = flat.view(torch.uint8).numpy().data
         self._moves, self._to_post = deque(plan), deque(move for move in plan if move.receives)
         self._posted = deque[tuple[_Slice, Tensor, bytearray]]()
         self._sent = deque[_Slice]()
+        self._waits_for_host = False
         self._post()
 
     def advance(self) -> bool:
         """Do all moves that can be done now; return whether there are none left, and nothing is under way."""
+        self._waits_for_host = False
         while self._moves and self._can(self._moves[0]):
             move = self._moves.popleft()
             if move.receives:
@@ -117,9 +125,23 @@ class _Channel:
                 self._sent.append(self._outgoing.post(memoryview(_SIZE.pack(len(body))), body))
         return not (self._moves or self._outstanding())
 
+    @property
+    def wakes_s(self) -> float:
+        """When the host has done with the slice that it is at; infinity: something else is waited for."""
+        return self._posted[0][0].due_s if self._waits_for_host else math.inf
+
     def _can(self, move: Move) -> bool:
-        has_come = not move.receives or not self._posted[0][0].missing
+        has_come = not move.receives or self._is_done(self._posted[0][0])
         return has_come and not (move.sends and self._outstanding() >= self._ahead)
+
+    def _is_done(self, slice_: _Slice) -> bool:
+        """Return True once a slice has come, and the host, which takes one after another, has had its time for it."""
+        if slice_.missing or not self._host_s:
+            return not slice_.missing
+        now_s = time.monotonic()
+        slice_.due_s = min(slice_.due_s, now_s + self._host_s)
+        self._waits_for_host = now_s < slice_.due_s
+        return not self._waits_for_host
 
     def _outstanding(self) -> int:
         """Count slices that the kernel has not taken yet."""
@@ -146,12 +168,6 @@ class _Channel:
             into, header = torch.empty(move.stop - move.start, dtype=self._flat.dtype), bytearray(_SIZE.size)
             message = self._incoming.post(memoryview(header), into.view(torch.uint8).numpy().data)
             self._posted.append((message, into, header))
-
-
-def scaled(library: Nccl, scale: float) -> Nccl:
-    """Return the library for tensors and links that are `scale` times smaller: as many messages, each smaller."""
-    sizes = {name: max(_LEAST_BYTES, round(getattr(library, name) / scale)) for name in _SIZES}
-    return library if scale == 1 else replace(library, **sizes)
 
 
 class SocketRing:
@@ -185,11 +201,14 @@ class SocketRing:
         )
         return cls(neighbours, rank=comm.rank, size=comm.world_size, library=library, timeout_s=comm.timeout_s)
 
-    def all_reduce(self, tensor: Tensor, op: str = "sum", charge: Callable[[int], None] = lambda _: None) -> None:
+    def all_reduce(
+        self, tensor: Tensor, op: str = "sum", charge: Callable[[int], None] = lambda _: None, host_s: float = 0.0
+    ) -> None:
         """Reduce `tensor`, which must be contiguous and in the processor's memory, in place.
 
         Args:
             charge: Takes the bytes of data that this rank sends.
+            host_s: Wall seconds from a slice's arrival until its channel passes it on.
 
         Raises:
             TimeoutError: Nothing came or went for `timeout_s`.
@@ -200,7 +219,9 @@ class SocketRing:
         charge(flat.element_size() * sum(move.stop - move.start for plan in plans for move in plan if move.sends))
         ahead = self.library.slices_ahead
         channels = [
-            _Channel(plan, flat, op, lines, ahead) for plan, lines in zip(plans, self._lines, strict=True) if plan
+            _Channel(plan, flat, op, lines, ahead, host_s)
+            for plan, lines in zip(plans, self._lines, strict=True)
+            if plan
         ]
         with selectors.DefaultSelector() as selector:
             self._perform(channels, selector)
@@ -229,5 +250,19 @@ class SocketRing:
                     watched.discard(line)
             if all(through):
                 return
-            if not (ready := [key.data for key, _ in selector.select(self.timeout_s)]):
-                raise TimeoutError(f"nothing came from the rank before, or left for the next, for {self.timeout_s:g} s")
+            ready = self._ready(selector, min((channel.wakes_s for channel in channels), default=math.inf))
+
+    def _ready(self, selector: selectors.BaseSelector, wakes_s: float) -> list[_Line]:
+        """Wait until lines can go on, and return them; none once it is `wakes_s`.
+
+        Raises:
+            TimeoutError: Neither comes.
+        """
+        waits_s = min(self.timeout_s, max(0.0, wakes_s - time.monotonic()))
+        if waits_s < _FINEST_S:  # a selector waits for whole milliseconds
+            time.sleep(waits_s)
+            waits_s = 0.0
+        ready = [key.data for key, _ in selector.select(waits_s)]
+        if not ready and waits_s == self.timeout_s:
+            raise TimeoutError(f"nothing came from the rank before, or left for the next, for {self.timeout_s:g} s")
+        return ready

@@ -1,8 +1,8 @@
-"""The connection between the rank that decodes and the one that keeps keys and values, and the messages on it.
+"""The line between the rank that decodes and the one that keeps keys and values, and the messages on it.
 
-TCP, beside gloo's own connections: gloo has a message asked for before it sends it, which over a wide area is a round
-trip that the method does not have. A frame is its length, 4 bytes, little-endian, and so many bytes. Frames from the
-near side begin with a byte:
+One TCP connection, or as many as the run asks for, which share all frames; gloo's own are not used: gloo has a message
+asked for before it sends it, which over a wide area is a round trip that the method does not have. A frame is its
+length, 4 bytes, little-endian, and so many bytes. Frames from the near side begin with a byte:
 
     0   a text begins: the far side computes its beginning, and answers with what its selector sets up
     1   questions: how many, 1 byte, and each as a blob of `messages`; their answers come as one frame of blobs
@@ -12,6 +12,7 @@ near side begin with a byte:
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import select
@@ -25,6 +26,7 @@ import torch
 
 from compressors.base.payload import PayloadError
 from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.stripes import Stripes
 from testbed.worker.methods.kv_transfer.cache.messages import decode_blobs, encode_blobs
 
 _SIZE = struct.Struct("<I")
@@ -33,7 +35,7 @@ FRAME_BYTES = _SIZE.size
 NEAR, FAR = 0, 1
 """Ranks."""
 _INVITATION = struct.Struct("<32sH")
-_KEY_BYTES = 32
+_KEY_BYTES, _HELLO_BYTES = 32, 33
 _READ_BYTES = 2**18
 _MAX_QUESTIONS = 255
 
@@ -51,9 +53,8 @@ class CacheConnection:
     While it sends it takes what comes in, so that two ends which send at once do not wait for each other.
     """
 
-    def __init__(self, connection: socket.socket, comm: Communicator) -> None:
-        connection.setblocking(False)
-        self._socket, self._comm = connection, comm
+    def __init__(self, connections: Sequence[socket.socket], comm: Communicator) -> None:
+        self._stripes, self._comm = Stripes(connections), comm
         self._read = bytearray()
         self.sent_bytes = 0
         self.received_bytes = 0
@@ -70,7 +71,7 @@ class CacheConnection:
                 if readable:
                     self._fill()
                 if writable:
-                    count = self._socket.send(left)
+                    count = self._stripes.send(left)
                     left = left[count:]
                     self.sent_bytes += count
                     self._comm.charge(count)
@@ -95,7 +96,7 @@ class CacheConnection:
         return frame
 
     def close(self) -> None:
-        self._socket.close()
+        self._stripes.close()
 
     def _fill_to(self, size_bytes: int) -> None:
         while len(self._read) < size_bytes:
@@ -103,14 +104,15 @@ class CacheConnection:
             self._fill()
 
     def _fill(self) -> None:
-        some = self._socket.recv(_READ_BYTES)
+        some = self._stripes.receive(_READ_BYTES)
         if not some:
             raise ConnectionResetError("it closed the connection")
         self._read += some
 
     def _wait(self, *, sends: bool = False) -> tuple[bool, bool]:
         """Whether something is there to be read, and whether more can be sent."""
-        readable, writable, _ = select.select([self._socket], [self._socket] if sends else [], [], self._comm.timeout_s)
+        leaves_on = [self._stripes.sends_on] if sends else []
+        readable, writable, _ = select.select([self._stripes.receives_on], leaves_on, [], self._comm.timeout_s)
         if not (readable or writable):
             raise TimeoutError("nothing moved")
         return bool(readable), bool(writable)
@@ -126,46 +128,57 @@ def connect(comm: Communicator) -> CacheConnection:
     Raises:
         CollectiveError: the other rank did not come.
     """
-    connection = _let_in(comm) if comm.rank == NEAR else _come(comm)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return CacheConnection(connection, comm)
+    found = _let_in(comm) if comm.rank == NEAR else _come(comm)
+    for connection in found:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return CacheConnection(found, comm)
 
 
-def _let_in(comm: Communicator) -> socket.socket:
+def _let_in(comm: Communicator) -> list[socket.socket]:
     key = os.urandom(_KEY_BYTES)
     deadline_s = time.monotonic() + comm.timeout_s
     try:
         with socket.create_server((comm.address, 0), family=_family(comm.address)) as listener:
             told = _INVITATION.pack(key, listener.getsockname()[1])
             comm.broadcast(torch.frombuffer(bytearray(told), dtype=torch.uint8), source=NEAR, control=True).wait()
-            while True:
+            found: dict[int, socket.socket] = {}
+            while len(found) < comm.connections.count:
                 listener.settimeout(max(deadline_s - time.monotonic(), 1e-3))
                 newcomer, _ = listener.accept()
                 newcomer.settimeout(max(deadline_s - time.monotonic(), 1e-3))
-                if _said(newcomer) == key:
-                    return newcomer
-                newcomer.close()
+                said = _said(newcomer)
+                if said[:_KEY_BYTES] == key and len(said) == _HELLO_BYTES and said[_KEY_BYTES] not in found:
+                    found[said[_KEY_BYTES]] = newcomer
+                else:
+                    newcomer.close()
+            return [found[number] for number in sorted(found)]
     except OSError as error:
         raise comm.error(f"waiting for rank {FAR} at {comm.address}", error) from error
 
 
-def _come(comm: Communicator) -> socket.socket:
+def _come(comm: Communicator) -> list[socket.socket]:
     told = torch.zeros(_INVITATION.size, dtype=torch.uint8)
     comm.broadcast(told, source=NEAR, control=True).wait()
     key, port = _INVITATION.unpack(bytes(told.tolist()))
     try:
-        connection = socket.create_connection((comm.address, port), timeout=comm.timeout_s)
-        connection.sendall(key)
+        with contextlib.ExitStack() as stack:
+            found = [
+                stack.enter_context(socket.create_connection((comm.address, port), timeout=comm.timeout_s))
+                for _ in range(comm.connections.count)
+            ]
+            for number, connection in enumerate(found):
+                connection.sendall(key + bytes([number]))
+            stack.pop_all()
     except OSError as error:
         raise comm.error(f"connecting to rank {NEAR} at {comm.address} port {port}", error) from error
-    return connection
+    return found
 
 
 def _said(newcomer: socket.socket) -> bytes:
-    """What it says first; less than a key where it says no more."""
+    """What it says first, the key and which connection it is; less where it says no more."""
     said = b""
     try:
-        while len(said) < _KEY_BYTES and (some := newcomer.recv(_KEY_BYTES - len(said))):
+        while len(said) < _HELLO_BYTES and (some := newcomer.recv(_HELLO_BYTES - len(said))):
             said += some
     except OSError:
         return b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable, Sequence
 
@@ -18,12 +19,14 @@ from testbed.analysis.simulator.timeline import period_skip
 from testbed.analysis.simulator.timeline.rings import Ring
 from testbed.analysis.simulator.timeline.steps import StepTimes, follow
 from testbed.core.costs import collective
-from testbed.core.costs.sockets import LIBRARIES, Cluster
+from testbed.core.costs.sockets import LIBRARIES, Cluster, Gloo
+from testbed.core.device.host_costs import HostCosts
 from testbed.core.device.profile import Collective
 from testbed.core.spec.paths import WIRE_RATIO
+from testbed.core.spec.scale import shared_topology
 from testbed.core.spec.topology import Topology
 from tests.counting import counted
-from topologies import full_mesh, hierarchical, lan, two_regions
+from topologies import full_mesh, hierarchical, lan, star, two_regions
 
 RATE_BIT_S, RTT_S = 1e8, 0.05
 SECOND_BYTE = 8 * WIRE_RATIO / RATE_BIT_S
@@ -248,3 +251,52 @@ def test_all_reduces_of_a_library_take_its_closed_form_one_after_another(library
     assert network.cluster.round_trip_s == pytest.approx(0.02, rel=0.02)
     one_s = LIBRARIES[library].all_reduce_s(size, expected)
     assert follow(step_plan([bucket(size), bucket(size)]), network).step_s == pytest.approx(2 * one_s, rel=0.02)
+
+
+@pytest.mark.parametrize("algorithm", ["gloo", "ring", "two_shot"])
+def test_connections_that_share_a_message_carry_as_much_as_their_caps_until_the_link_is_full(algorithm: str) -> None:
+    """Two workers over 10 Gbit/s, 1 Gbit/s a connection: four take a quarter of the time, twenty that of the link."""
+    capped = star.build(workers=2, rate="10 Gbit/s", rtt="0 s", lan_rate="10 Gbit/s", flow_cap="1 Gbit/s")
+    free = star.build(workers=2, rate="10 Gbit/s", rtt="0 s", lan_rate="10 Gbit/s")
+    plan = step_plan([bucket(400_000_000)], algorithm=algorithm)
+
+    def step_s(topology: Topology, connections: int) -> float:
+        shared = shared_topology(topology, connections)
+        return follow(plan, Network(shared, IDEAL, connections=connections)).step_s
+
+    assert step_s(capped, 4) == pytest.approx(step_s(capped, 1) / 4, rel=1e-6)
+    assert step_s(capped, 20) == pytest.approx(step_s(free, 1), rel=1e-6)
+    assert step_s(free, 4) == pytest.approx(step_s(free, 1), rel=1e-6)
+
+
+def test_four_connections_of_gloo_wait_for_four_times_as_many_segments_at_once() -> None:
+    """Each has two segments in flight a round trip, so where the round trip is long four carry four times as much."""
+    size, far = 64 << 20, star.build(workers=2, rate="20 Gbit/s", rtt="100 ms", lan_rate="20 Gbit/s")
+
+    def step_s(connections: int) -> float:
+        network = Network(shared_topology(far, connections), IDEAL, connections=connections)
+        return follow(step_plan([bucket(size)]), network).step_s
+
+    assert 3 < step_s(1) / step_s(4) < 4
+
+
+def test_a_host_that_starts_each_collective_puts_them_one_after_another() -> None:
+    """gloo has two threads; a host that takes its time has one, and each collective waits for all before it."""
+    plan, start_s = step_plan([bucket(NEXT_TO_NOTHING)] * 3), 0.007
+    one_s = steps(step_plan([bucket(NEXT_TO_NOTHING)]), wan(2)).step_s
+    host = HostCosts(collective_s=start_s)
+    assert follow(plan, Network(wan(2), IDEAL, host=host)).step_s == pytest.approx(3 * (one_s + start_s), rel=1e-4)
+
+
+@pytest.mark.parametrize("host_s", [0.0, 5e-3])
+def test_a_ring_of_segments_is_gloo_s_and_the_host_takes_its_time_for_each(host_s: float) -> None:
+    """Over 40 ms no ready message waits behind data: two segments go in each round trip, with what hosts take."""
+    size, topology = 64 << 20, star.build(workers=4, rate="5 Gbit/s", rtt="20 ms", lan_rate="10 Gbit/s")
+    host = HostCosts(segment_s=host_s)
+    network = Network(topology, IDEAL, host=host, gloo=Gloo(host_s=host_s))
+    found_s = follow(step_plan([bucket(size)], algorithm="gloo_ring"), network).step_s
+    cluster = Cluster(nodes=4, rate_bit_s=5e9, round_trip_s=40e-3, window_bytes=math.inf)
+    period_s = 40e-3 + cluster.carrying_s(1 << 20, 1) + host_s
+    assert found_s == pytest.approx(2 * 3 / 4 * 64 / Gloo.in_flight * period_s, rel=0.01)
+    if not host_s:
+        assert found_s == pytest.approx(steps(step_plan([bucket(size)]), topology).step_s, rel=1e-9)

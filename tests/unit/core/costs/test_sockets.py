@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from testbed.core.costs.sockets import GLOO, LIBRARIES, MIB, NCCL, Cluster
+from testbed.core.costs.sockets import GLOO, LIBRARIES, MIB, NCCL, Cluster, Nccl
+from tests.unit.analysis.synthetic import make_spec
 
 ALL_REDUCES = {  # nodes, one-way delay in ms, Gbit/s: ms of NCCL and Gloo for 128 and for 256 MiB
     (4, 1, 5): ((329, 655), (485, 959)),
@@ -54,6 +55,38 @@ def test_without_shaping_a_flow_cap_explains_gloo():
 def test_gloo_sends_messages_between_two_nodes_as_measured_and_nccl_too(library):
     measured_ms = {NCCL: 1083, GLOO: 1160}[library]
     assert 1e3 * library.send_s(128 * MIB, aws(2, 10, 1)) == pytest.approx(measured_ms, rel=0.01)
+
+
+@pytest.mark.parametrize("scale", [4, 16])
+@pytest.mark.parametrize("size_mib", [8, 256])
+def test_tensors_and_links_that_are_smaller_alike_take_as_long(scale, size_mib):
+    of = aws(8, 10, 1)
+    smaller = replace(of, rate_bit_s=of.rate_bit_s / scale, window_bytes=of.window_bytes / scale)
+    scaled_s = NCCL.scaled(scale).all_reduce_s(size_mib * MIB / scale, smaller)
+    assert scaled_s == pytest.approx(NCCL.all_reduce_s(size_mib * MIB, of), rel=1e-3)
+    if size_mib == 256:
+        far = replace(smaller, round_trip_s=1.0)  # a round trip outlasts a chunk, whose size counts then
+        assert NCCL.all_reduce_s(size_mib * MIB / scale, far) < 0.5 * NCCL.scaled(scale).all_reduce_s(
+            size_mib * MIB / scale, far
+        )
+
+
+def test_a_run_names_its_sockets_and_its_scale():
+    spec = make_spec()
+    assert Nccl.of(spec) == NCCL
+    asked = Nccl.of(replace(spec, connections=8, scale=4.0))
+    assert (asked.connections, asked.sockets, asked.chunk_bytes) == (8, 4, NCCL.chunk_bytes // 4)
+
+
+def test_a_host_s_time_for_each_slice_costs_a_ring_nothing_until_it_outlasts_the_wire():
+    """On the wire a chunk takes 33.8 ms at 1 Gbit/s; half of it and half a round trip leave 6.9 ms."""
+    size = 256 * MIB
+    assert Nccl(host_s=6e-3).all_reduce_s(size, ONE_GBIT) == NCCL.all_reduce_s(size, ONE_GBIT)
+    slow = Nccl(host_s=20e-3).all_reduce_s(size, ONE_GBIT)
+    sends = 6 * size / 4 / (4 * MIB)
+    circling_s = 4 * MIB * 8 * ONE_GBIT.wire_ratio / 1e9 / 2 + 0.01 + 20e-3
+    assert slow == pytest.approx(sends * circling_s + 2.5 * 0.02)
+    assert Nccl(host_s=80e-3).all_reduce_s(size, ONE_GBIT) == pytest.approx(sends * 2 * 80e-3 + 2.5 * 0.02)
 
 
 def test_delay_costs_a_nccl_ring_nothing_until_a_round_trip_outlasts_a_chunk():

@@ -120,6 +120,6 @@ def test_counts_survive_json() -> None:
 def test_specs_of_older_versions_keep_their_hashes() -> None:
     for kind in (Measured, Paced, Profiled, Published):
         target = f"testbed.core.device.{kind.__name__}"
-        old, new = Part("d", target, {"a": 1}), Part("d", target, {"a": 1, "codecs": "cpu"})
+        old, new = Part("d", target, {"a": 1}), Part("d", target, {"a": 1, "codecs": "cpu", "host_s": None})
         assert new.first_published() == old.first_published()
         assert Part("d", target, {"codecs": "h200"}).first_published()["params"] == {"codecs": "h200"}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.core.device import Native, Paced, Profiled
 from testbed.core.device.codecs.work import CodecTimes
-from testbed.core.device.device import Native, Paced, Profiled
 from testbed.core.device.profile import LayerTimes, Profile, WorkTimes, read_profile
 from testbed.core.errors import InputError
 

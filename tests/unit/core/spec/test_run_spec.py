@@ -51,6 +51,8 @@ def test_workers_are_the_nodes() -> None:
         {"dilation": 2.0},
         {"shaper": "nfqueue"},
         {"tcp": "reno"},
+        {"connections": 1},
+        {"connections": 4},
         {"timeout_s": 60.0},
         {"compressor": Part("topk", "compressors.topk.TopK", {"density": 0.02})},
         {"topology": two_regions.build(workers=4, rtt="68 ms")},
@@ -80,6 +82,13 @@ def test_what_is_kept_does_not_change_the_hash_and_specs_from_before_have_theirs
     for key in ("start_from", "start_hash", "checkpoint"):
         del older[key]
     assert RunSpec.from_json(older).hash == older["hash"] == "6b5decdd8eeed34e"
+
+
+def test_specs_without_connections_are_written_and_hash_as_before() -> None:
+    older = spec().to_json()
+    assert "connections" not in older and RunSpec.from_json(older).hash == older["hash"]
+    asked = spec(connections=4)
+    assert RunSpec.from_json(asked.to_json()) == asked and asked.to_json()["connections"] == 4
 
 
 def test_the_metrics_port_does_not_change_the_hash() -> None:
@@ -112,6 +121,16 @@ def test_the_order_of_parameters_does_not_change_the_hash() -> None:
         ({"checkpoint": "best"}, "checkpoint=best: unknown; known: none, last"),
         ({"runtime": "podman"}, "runtime=podman: unknown; known: runc, docker"),
         ({"shaper": "tc"}, "shaper=tc: unknown; known: auto, netem, nfqueue"),
+        ({"connections": 0}, "connections=0: must be from 1 to 32"),
+        ({"connections": 33}, "connections=33: must be from 1 to 32"),
+        (
+            {"connections": 16, "topology": two_regions.build(workers=64)},
+            "connections=16: each of 64 workers would have 1008, and may have 512; use connections=8 at most",
+        ),
+        (
+            {"connections": 8, "topology": two_regions.build(workers=2, rate="64 kbit/s")},
+            "connections=8: share 64000 bit/s, of which each must have 10000; use connections=6 at most",
+        ),
         ({"tcp": "vegas"}, "tcp=vegas: unknown; known: tuned, stock, reno, bbr"),
     ],
 )

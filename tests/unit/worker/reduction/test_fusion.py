@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 from torch import nn
 
-from testbed.core.costs.collective import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S, all_reduce_cost
+from testbed.core.costs.collective import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
 from testbed.core.costs.fusion import Cost
+from testbed.core.costs.run_costs import all_reduce_cost
 from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.worker.device.compute_times import ComputeTimes

@@ -159,14 +159,20 @@ def test_frames_of_the_near_side_come_back_as_they_were() -> None:
 Lines = Callable[..., tuple[CacheConnection, CacheConnection, list[Communicator]]]
 
 
+@pytest.fixture(params=[1, 3], ids=["one connection", "three"])
+def connections(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture
-def lines() -> Iterator[Lines]:
+def lines(connections: int) -> Iterator[Lines]:
     """Makes both ends of a line, of which nothing is waited for longer than so many seconds."""
     made: list[CacheConnection] = []
 
     def make(timeout_s: float = HANG_S) -> tuple[CacheConnection, CacheConnection, list[Communicator]]:
         comms = [Communicator(rank, 2, timeout_s) for rank in range(2)]
-        near, far = (CacheConnection(end, comm) for end, comm in zip(socket.socketpair(), comms, strict=True))
+        ends = zip(*(socket.socketpair() for _ in range(connections)), strict=True)
+        near, far = (CacheConnection(end, comm) for end, comm in zip(ends, comms, strict=True))
         made.extend([near, far])
         return near, far, comms
 

@@ -24,6 +24,7 @@ from testbed.worker.workloads.digits import Digits
 from tests.distributed.harness import STRATEGIES, make_spec
 from tests.distributed.small_model import SmallModel
 
+PACED = "testbed.core.device.Paced"
 SMALL: dict[str, Any] = {"learning_rate": 0.1, "momentum": 0.0}
 
 
@@ -77,6 +78,57 @@ def test_half_a_capability_is_refused_by_name() -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_no_strategy_of_the_tree_has_half_a_capability(name: str) -> None:
     assert list(capabilities.partial_capabilities(build_parts(make_spec(name, workers=4)).strategy)) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "collective", "connections", "fault"),
+    [
+        ("ddp", "gloo", 3, ""),
+        ("ddp", "nccl_ring", 8, ""),
+        ("ddp", "gloo_ring", 1, ""),
+        ("ddp", "gloo_ring", 2, "sends over one, as gloo does; use collective=gloo"),
+        ("ddp", "nccl_ring", 3, "shares them among 2 channels; use an even number"),
+        ("torch_ddp", "", 2, "strategy=torch_ddp sends over connections of its own; leave it out"),
+        ("parameter_server", "", 2, "strategy=parameter_server sends over connections of its own; leave it out"),
+    ],
+)
+def test_connections_are_refused_where_messages_cannot_be_cut(
+    strategy: str, collective: str, connections: int, fault: str
+) -> None:
+    params = {"collective": collective} if collective else {}
+    spec = make_spec(strategy, workers=4, connections=connections, strategy_params=params)
+    if not fault:
+        build_parts(spec)
+        return
+    with pytest.raises(InputError) as caught:
+        build_parts(spec)
+    (line,) = caught.value.faults
+    assert line.startswith(f"connections={connections}: ") and line.endswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "collective", "host_s", "fault"),
+    [
+        ("ddp", "gloo", {"collective": "7 ms"}, ""),
+        ("ddp", "gloo_ring", {"collective": "7 ms", "segment": "0.9 ms"}, ""),
+        ("ddp", "nccl_ring", {"segment": 9e-4}, ""),
+        ("ddp", "gloo", {"segment": "0.9 ms"}, "or diloco with strategy.collective=nccl_ring or gloo_ring"),
+        ("local_sgd", "", {"segment": "0.9 ms"}, "or diloco with strategy.collective=nccl_ring or gloo_ring"),
+        ("parameter_server", "", {"collective": "7 ms"}, "has no collectives that could wait for it; leave it out"),
+    ],
+)
+def test_a_host_s_time_is_refused_where_it_could_not_pass(
+    strategy: str, collective: str, host_s: dict[str, Any], fault: str
+) -> None:
+    spec = make_spec(strategy, workers=4, strategy_params={"collective": collective} if collective else {})
+    spec = dataclasses.replace(spec, device=Part("paced", PACED, {"step_s": 0.1, "host_s": host_s}))
+    if not fault:
+        assert dict(build_parts(spec).device.host_s) == host_s
+        return
+    with pytest.raises(InputError) as caught:
+        build_parts(spec)
+    (line,) = caught.value.faults
+    assert line.startswith("device.host_s.") and line.endswith(fault)
 
 
 class HalfChange(Transform):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -17,7 +18,7 @@ from compressors.topk import TopK
 from testbed.core.costs.sockets import Nccl
 from testbed.worker.communication.collectives.algorithm_selection import sums_fault
 from testbed.worker.communication.sockets.neighbours import Neighbours
-from testbed.worker.communication.sockets.ring import SocketRing, scaled
+from testbed.worker.communication.sockets.ring import SocketRing
 from testbed.worker.communication.sockets.schedule import moves, share
 
 WAIT_S = 20.0
@@ -105,6 +106,20 @@ def test_a_ring_sends_what_a_ring_sends(size: int, numel: int) -> None:
     assert sum(on_all(size, SMALL, work)) == 2 * (size - 1) * 4 * numel
 
 
+def test_a_channel_passes_on_one_slice_after_another_and_the_host_takes_its_time_for_each() -> None:
+    """Two ranks, one channel, chunks of two slices: each rank is sent one to be summed, and one to be known."""
+    host_s, library = 0.05, Nccl(channels=1, sockets=2, chunk_bytes=1 << 18, slice_bytes=1 << 17, piece_bytes=1 << 14)
+
+    def work(ring: SocketRing) -> tuple[float, bool]:
+        tensor = torch.full((1 << 17,), float(ring.rank))
+        began_s = time.monotonic()
+        ring.all_reduce(tensor, host_s=host_s)
+        return time.monotonic() - began_s, bool((tensor == 1.0).all())
+
+    for taken_s, is_right in on_all(2, library, work):
+        assert is_right and taken_s >= 2 * 2 * host_s
+
+
 def test_a_neighbour_that_never_comes_is_told() -> None:
     def work(ring: SocketRing) -> str:
         if ring.rank == 1:
@@ -161,5 +176,5 @@ def test_a_scaled_ring_sends_as_many_messages() -> None:
         chunk, slice_ = library.chunk_bytes // 4, library.slice_bytes // 4
         return len(list(moves(0, numel, rank=1, size=4, chunk=chunk, slice_=slice_, least=min(8192, slice_))))
 
-    assert messages(scaled(Nccl(), 16), 4_000_000) == messages(Nccl(), 64_000_000)
-    assert scaled(Nccl(), 1) == Nccl()
+    assert messages(Nccl().scaled(16), 4_000_000) == messages(Nccl(), 64_000_000)
+    assert Nccl().scaled(1) == Nccl()

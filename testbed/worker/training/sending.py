@@ -1,0 +1,38 @@
+"""Refusals of what a run asks of sending, beside its strategy: connections to each peer, and a host's time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.core.costs.collective import GLOO_RING, NCCL_RING, SUMS_ALONE
+from testbed.core.costs.sockets import NCCL
+from testbed.core.device.host_costs import NO_COSTS, HostCosts
+from testbed.core.spec.run_spec import RunSpec
+from testbed.worker.interfaces.strategy import Strategy
+
+
+def sending_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
+    """Yield why messages cannot be cut among the connections that a run asks for, or its host cannot take its time."""
+    name, collective = spec.strategy.name, str(spec.strategy.params.get("collective", "gloo"))
+    host, asked = HostCosts.of(spec.device), f"connections={spec.connections}"
+    if spec.connections is not None and not strategy.takes_connections:
+        yield f"{asked}: strategy={name} sends over connections of its own; leave it out"
+    elif spec.connections is not None and collective == NCCL_RING and spec.connections % NCCL.channels:
+        yield f"{asked}: strategy.collective={NCCL_RING} shares them among {NCCL.channels} channels; use an even number"
+    elif (spec.connections or 1) > 1 and collective == GLOO_RING:
+        yield f"{asked}: strategy.collective={GLOO_RING} sends over one, as gloo does; use collective=gloo"
+    if host.collective_s and not strategy.sends_by_comm:
+        yield f"device.host_s.collective: strategy={name} has no collectives that could wait for it; leave it out"
+    if host.segment_s and collective not in SUMS_ALONE:
+        yield (
+            f"device.host_s.segment: strategy={name} does not pass on segments that could wait for it; use ddp, lamb or"
+            f" diloco with strategy.collective={' or '.join(SUMS_ALONE)}"
+        )
+
+
+def accelerator_faults(spec: RunSpec) -> Iterator[str]:
+    """Yield what a run on accelerators asks of sending that happens elsewhere there."""
+    if spec.connections is not None:
+        yield f"connections={spec.connections}: NCCL has connections of its own; leave it out"
+    if HostCosts.of(spec.device) != NO_COSTS:
+        yield "device.host_s: what a host takes passes on emulated devices alone; leave it out"
