@@ -35,6 +35,7 @@ OnEvent = Callable[[dict[str, Any], Workers], int | None]
 """Returns a rank that has ended and is to be started again."""
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "experiments" / "conf"
+WORKER = ROOT / "testbed" / "worker" / "__main__.py"
 HANG_S = 250.0
 """After which ranks that are not done have hung: a busy machine takes many times as long as an idle one, and tests have
 300 s."""
@@ -189,6 +190,8 @@ def run(
     python_path: Path = ROOT,
     profile: Profile | None = None,
     stops: Mapping[int, Collection[int]] | None = None,
+    script: Path = WORKER,
+    accelerators: int = 0,
 ) -> Outcome:
     """Run all workers of `spec` on loopback to their end.
 
@@ -200,6 +203,8 @@ def run(
         grace_s: how long workers may take to end by themselves once the conversation is over.
         stops: steps after which ranks stop themselves until `on_event`, which hears of the step, sends a signal. A rank
             that went on could be far beyond the step, or done, when a busy machine lets this process send it.
+        script: what a rank runs.
+        accelerators: how many devices ranks share.
 
     Raises:
         AssertionError: some rank is not done within `limit_s`; names it and shows its log.
@@ -211,14 +216,16 @@ def run(
     with port_of_ones_own() as port:
         logs = {rank: folder / f"rank{rank}.log" for rank in range(spec.workers) if rank not in absent}
         held = stops or {}
-        workers = {rank: _start(rank, log, path, python_path, held.get(rank, ())) for rank, log in logs.items()}
+        where = path, python_path, script
+        workers = {rank: _start(rank, log, *where, held.get(rank, ())) for rank, log in logs.items()}
         kept = folder if spec.keeps_model or spec.keeps_server else None
         conversation = _Conversation(spec, listener, port, on_event, kept)
         conversation.profile = None if profile is None else profile.to_json()
+        conversation.accelerators = accelerators
 
         def start(rank: int) -> Forked:
             taken = max((event["step"] for event in conversation.events if _is_step_of(event, rank)), default=0)
-            return _start(rank, logs[rank], path, python_path, [step for step in held.get(rank, ()) if step > taken])
+            return _start(rank, logs[rank], *where, [step for step in held.get(rank, ()) if step > taken])
 
         conversation.start = start
         outcome = Outcome(conversation.events)
@@ -239,7 +246,7 @@ def _is_step_of(event: dict[str, Any], rank: int) -> bool:
     return bool(event["event"] == "step" and event["rank"] == rank)
 
 
-def _start(rank: int, log: Path, socket_path: str, python_path: Path, stops: Collection[int]) -> Forked:
+def _start(rank: int, log: Path, socket_path: str, python_path: Path, script: Path, stops: Collection[int]) -> Forked:
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": f"{ROOT}:{python_path}",
@@ -248,7 +255,6 @@ def _start(rank: int, log: Path, socket_path: str, python_path: Path, stops: Col
         "LONGHAUL_NODE": str(rank),
         STOPS_AFTER: " ".join(map(str, stops)),
     }
-    script = ROOT / "testbed" / "worker" / "__main__.py"
     return Forked(script, ["run"], environment=environment, cwd=log.parent, log=log)
 
 
@@ -282,6 +288,7 @@ class _Conversation:
         self.events: list[dict[str, Any]] = []
         self.start: Callable[[int], Forked] | None = None
         self.profile: dict[str, Any] | None = None
+        self.accelerators = 0
         self._known: set[int] = set()
         self._t0_s = 0.0
         self._selector = DefaultSelector()
@@ -371,6 +378,7 @@ def _welcome(run: _Conversation, channel: Channel, rank: int, *, is_back: bool) 
             rendezvous=str(run.place(rank)) if run.kept else "",
             folder=str(run.kept or ""),
             profile=run.profile,
+            accelerators=run.accelerators,
             is_back=is_back,
         )
     )

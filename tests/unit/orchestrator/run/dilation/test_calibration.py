@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,6 +152,18 @@ def test_auto_is_resolved_and_a_given_dilation_stays(questions: list[dict[str, A
     assert chosen.hash == SPEC.hash, "what was chosen is no part of what was asked"
     given, _ = calibrated(dataclasses.replace(SPEC, auto_dilation=False, dilation=1.0))
     assert given.dilation == 1.0
+
+
+@pytest.mark.parametrize(("devices", "dilation"), [(1, 10.0), (2, 5.0), (3, 3.75), (8, 1.0)])
+def test_where_ranks_share_devices_the_guess_is_how_many_share_one(
+    questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, devices: int, dilation: float
+) -> None:
+    monkeypatch.setattr(calibration, "driver_of", lambda _: SimpleNamespace(devices=range(devices)))
+    words = ["topo=wan1g", "topo.rtt=20 ms", "workers=8", "accelerator=cuda"]
+    chosen, times = calibrated(compose(words))
+    assert (chosen.dilation, times) == (dilation, None) and not questions, "its steps are measured as it trains"
+    given, times = calibrated(compose([*words, "dilation=2", "device=paced", "device.step_s=0.1"]))
+    assert given.dilation == 2.0 and times is not None and len(questions) == 1
 
 
 def test_other_programs_are_not_measured(questions: list[dict[str, Any]]) -> None:

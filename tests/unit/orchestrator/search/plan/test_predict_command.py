@@ -80,6 +80,7 @@ def test_faults_end_with_the_status_of_bad_input(runs: Path, capfd: pytest.Captu
         (["--run", "nothing", "--runs", str(runs)], "--run nothing: not the id of a run"),
         (["--run", RUN_ID, "--profile", "p.json"], "give one of the two"),
         (["topo=wan1gg", "workers=2"], "topo=wan1gg"),
+        (["workers=2", "accelerator=cuda"], "accelerator=cuda: how long steps take there is known only as they run"),
     ):
         assert main(["predict", *arguments]) == EXIT_INPUT
         assert said in capfd.readouterr().err
