@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from testbed.core.errors import InputError
 from testbed.core.models.catalogue import find_model
+from testbed.core.models.model import Layer, Model
+from testbed.core.models.model_file import model_to_json
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.training.parts import build_parts
 from tests.distributed.harness import make_spec, part, run
@@ -38,6 +41,20 @@ def test_a_model_is_replayed_with_its_exact_bytes(compressor: str, tmp_path: Pat
             assert sent == [dense] * 3
         else:
             assert len(set(sent)) == 1 and 0.005 * dense < sent[0] < 0.05 * dense
+
+
+@pytest.mark.parametrize("collective", ["gloo", "nccl_ring"])
+def test_buffers_of_a_table_are_sent_by_rank_0_in_each_step(collective: str, tmp_path: Path) -> None:
+    table, buffers_bytes, numel = tmp_path / "mine.json", 1_000_000, 50_000
+    model = Model("mine", (Layer("a", ((numel,),), 1.0),), numel, None, "a sample", "a test", buffers_bytes)
+    table.write_text(json.dumps(model_to_json(model)))
+    asked = part("strategy", "ddp", {"collective": collective, "broadcast_buffers": True})
+    outcome = run(dataclasses.replace(replay_spec(model=str(table)), strategy=asked), tmp_path)
+    assert set(outcome.status.values()) == {0}, outcome.of("fault")
+    sent = [outcome.payloads(rank) for rank in range(2)]
+    assert [a + b for a, b in zip(*sent, strict=True)] == [2 * 4 * numel + buffers_bytes] * 3
+    if collective == "nccl_ring":
+        assert sent[1] == [4 * numel] * 3, "the last rank of the ring passes nothing on"
 
 
 def test_a_processor_cannot_time_what_is_not_computed() -> None:

@@ -35,6 +35,8 @@ class Model:
     sample: str
     """What one sample is, such as "224 x 224 pixels"."""
     source: str
+    buffers_bytes: int = 0
+    """Bytes of its buffers, such as caches of positions, which data parallelism may send in each forward."""
 
     @property
     def parameters(self) -> int:

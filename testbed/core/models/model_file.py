@@ -14,6 +14,7 @@ from testbed.core.user_files.text import listed, shown
 
 FORMAT, VERSION = "longhaul-model", 1
 _KEYS = ("format", "version", "model", "sample", "source", "layers")
+_OPTIONAL = ("buffers_bytes",)
 _TEXTS = ("model", "sample", "source")
 _MAX_TEXT, _MAX_DIMENSIONS, _MAX_ELEMENTS, _MAX_FLOP, _MAX_FAULTS = 300, 8, 10**12, 1e18, 20
 
@@ -22,7 +23,8 @@ def model_to_json(model: Model) -> dict[str, Any]:
     """Return the file of a table: layers are [name, shapes, FLOPs of one sample's forward]."""
     layers = [[layer.name, [list(shape) for shape in layer.shapes], layer.forward_flop] for layer in model.layers]
     about = {"model": model.name, "sample": model.sample, "source": model.source}
-    return {"format": FORMAT, "version": VERSION, **about, "layers": layers}
+    buffers = {"buffers_bytes": model.buffers_bytes} if model.buffers_bytes else {}
+    return {"format": FORMAT, "version": VERSION, **about, **buffers, "layers": layers}
 
 
 def read_model(path: Path) -> Model:
@@ -36,7 +38,8 @@ def read_model(path: Path) -> Model:
         raise InputError(*listed(faults, path, _MAX_FAULTS))
     layers = tuple(Layer(name, tuple(map(tuple, shapes)), float(flop)) for name, shapes, flop in data["layers"])
     parameters = sum(layer.numel for layer in layers)
-    return Model(data["model"], layers, parameters, None, data["sample"], data["source"])
+    buffers_bytes = data.get("buffers_bytes", 0)
+    return Model(data["model"], layers, parameters, None, data["sample"], data["source"], buffers_bytes)
 
 
 def model_faults(data: Any) -> Iterator[str]:
@@ -48,16 +51,19 @@ def model_faults(data: Any) -> Iterator[str]:
         yield f"version={shown(data.get('version'))}: this release reads version {VERSION}"
         return
     for key in data:
-        if key not in _KEYS:
-            near = nearest(str(key), _KEYS)
+        if key not in (known := (*_KEYS, *_OPTIONAL)):
+            near = nearest(str(key), known)
             did = f" did you mean {near}?" if near else ""
-            yield f"{shown(key)} is no key of a table;{did} known: {', '.join(_KEYS)}"
+            yield f"{shown(key)} is no key of a table;{did} known: {', '.join(known)}"
     for key in (key for key in _KEYS if key not in data):
         yield f"{key}: is missing"
     for key in _TEXTS:
         text = data.get(key, "-")
         if not isinstance(text, str) or not text.strip() or len(text) > _MAX_TEXT:
             yield f"{key}={shown(text)}: must be text of 1 to {_MAX_TEXT} characters"
+    size = data.get("buffers_bytes", 0)
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MAX_ELEMENTS:
+        yield f"buffers_bytes={shown(size)}: must be a whole number from 0 to {_MAX_ELEMENTS:,}"
     if "layers" in data:
         yield from _layer_faults(data["layers"])
 

@@ -37,6 +37,7 @@ SCRIPT = "longhaul.program.Script"
 _FIRST = {now: first for first, now in MODULES.items()}
 ADDED: dict[str, dict[str, Any]] = {
     "compressors.powersgd.PowerSGD": {"start_step": 0},
+    "testbed.worker.strategies.ddp.DDP": {"broadcast_buffers": False},
     **{
         f"testbed.core.device.{name}": {"codecs": "cpu", "host_s": None}
         for name in ("Measured", "Paced", "Profiled", "Published")

@@ -3,6 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+import torch
+from torch import Tensor
+
 from testbed.core.costs.fusion import BY_TIMES
 from testbed.core.costs.sockets import libraries
 from testbed.core.kinds import Choice
@@ -10,6 +13,7 @@ from testbed.core.parameters import Count, Flag, Positive, Size, raise_all
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName
 from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
+from testbed.worker.interfaces.workload import Batch
 from testbed.worker.reduction.buckets import Bucket
 from testbed.worker.reduction.data_parallel import BucketedStrategy, Fusion
 from testbed.worker.reduction.reducer import Reducer
@@ -36,6 +40,8 @@ class DDP(BucketedStrategy):
     Args:
         compress: Compressed traffic; wan: only leaders' WAN traffic. wan needs a hierarchical collective.
         overlap: Reduce during backward; false: after it.
+        broadcast_buffers: Send rank 0's buffers before each forward. torch's DistributedDataParallel does so unless
+            told otherwise.
 
     Raises:
         ValueError: a parameter is not one of these.
@@ -53,6 +59,7 @@ class DDP(BucketedStrategy):
         accumulate: Count = 1,
         clip_norm: Positive | None = None,
         overlap: Flag = True,
+        broadcast_buffers: Flag = False,
     ) -> None:
         if compress == "wan":
             raise_all(
@@ -66,7 +73,7 @@ class DDP(BucketedStrategy):
             accumulate=accumulate,
             clip_norm=clip_norm,
         )
-        self.compress, self.overlap = compress, overlap
+        self.compress, self.overlap, self.broadcast_buffers = compress, overlap, broadcast_buffers
         self._waiting: list[Bucket] = []
 
     def validate_accelerator(self) -> Iterator[str]:
@@ -82,6 +89,21 @@ class DDP(BucketedStrategy):
             if self.compress == "wan" and context.comm.networked
             else Reducer(*parts, self._collectives)
         )
+
+    def _forward(self, part: Batch, number: int) -> Tensor:
+        if self.broadcast_buffers and number == 0 and self._context.comm.networked:
+            self._share_buffers(list(self._context.model.buffers()))
+        return super()._forward(part, number)
+
+    def _share_buffers(self, buffers: list[Tensor]) -> None:
+        """Overwrite buffers with rank 0's, all in one broadcast, which is waited for."""
+        if not buffers:
+            return
+        flat = torch.cat([buffer.reshape(-1).view(torch.uint8) for buffer in buffers])
+        self._collectives.broadcast(flat).wait()
+        if self._context.rank != 0:
+            for buffer, piece in zip(buffers, flat.split([buffer.nbytes for buffer in buffers]), strict=True):
+                buffer.copy_(piece.clone().view(buffer.dtype).view_as(buffer))  # cloned: a view has to be aligned
 
     def _start(self, bucket: Bucket) -> None:
         if self.overlap:

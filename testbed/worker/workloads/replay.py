@@ -73,6 +73,7 @@ class Replay(Workload):
         self.layers: tuple[Layer, ...] = scaled(self.table, scale)
         """What is sent, in the order of forward; FLOPs are the unscaled model's."""
         self._samples, self._scale = epoch_samples, scale
+        self._buffers_bytes = math.ceil(self.table.buffers_bytes / scale)
 
     def preload(self) -> None:
         """Make the pool, and the views that this model needs, for all workers that are forked from this process."""
@@ -80,7 +81,7 @@ class Replay(Workload):
 
     def model(self, seed: int) -> nn.Module:
         self.preload()
-        return ReplayModel(self.layers)
+        return ReplayModel(self.layers, self._buffers_bytes)
 
     def warm_up_model(self, model: nn.Module) -> nn.Module:
         """Some of the layers: without buckets gradients have memory of their own, and warming up should need little."""
@@ -194,11 +195,13 @@ class Idle(torch.optim.Optimizer):
 
 
 class ReplayModel(nn.Module):
-    """One module for each layer, called one after another."""
+    """One module for each layer, called one after another, and one buffer as large as all of the model's."""
 
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
+    def __init__(self, layers: tuple[Layer, ...], buffers_bytes: int = 0) -> None:
         super().__init__()
-        self._table = layers
+        self._table, self._buffers_bytes = layers, buffers_bytes
+        if buffers_bytes:
+            self.register_buffer("caches", torch.zeros(buffers_bytes, dtype=torch.uint8))
         self.layers = nn.ModuleList(ReplayLayer(layer, index) for index, layer in enumerate(layers))
 
     def forward(self, moment: Moment) -> Tensor:
@@ -209,7 +212,7 @@ class ReplayModel(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReplayModel:
         """Return a copy, which takes no memory of its own either."""
-        return ReplayModel(self._table)
+        return ReplayModel(self._table, self._buffers_bytes)
 
 
 class ReplayLayer(Emitting):

@@ -22,7 +22,7 @@ _CUTTING = ("bucket_size", "fusion")
 """Parameters of strategies that decide on buckets, whatever strategy it is."""
 _OF_TURNS = ("density", "sync_every")
 """Those of SLAMB that decide on what is sent."""
-_REPLAY = "testbed.worker.workloads.replay.Replay"
+REPLAY = "testbed.worker.workloads.replay.Replay"
 
 
 def buckets(spec: RunSpec, profile: Profile) -> list[Bucket]:
@@ -94,7 +94,7 @@ def _candidates(spec: RunSpec, profile: Profile) -> Iterator[list[int]]:
     params = spec.workload.params
     if tensors := [(layer.name, tensor.elements) for layer in profile.layers for tensor in layer.tensors]:
         yield _cut(tensors, spec)
-    elif spec.workload.target == _REPLAY:
+    elif spec.workload.target == REPLAY:
         layers = scaled(find_model(params["model"], params.get("tokens")), params.get("scale", 1))
         yield _cut([(layer.name, math.prod(shape)) for layer in layers for shape in layer.shapes], spec)
     whole = _cut([(layer.name, layer.parameters) for layer in profile.layers if layer.parameters], spec)

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.analysis.simulator.model.buckets import Bucket, buckets, momenta_bucket, torch_buckets
+from testbed.analysis.simulator.model.buckets import REPLAY, Bucket, buckets, momenta_bucket, torch_buckets
 from testbed.analysis.simulator.model.kfac import SecondOrderPlan, second_order_plan
 from testbed.core.device.factored_layer import ELEMENT_BYTES
 from testbed.core.device.profile import MOMENTS_SHARE, Collective, Profile
 from testbed.core.errors import InputError
+from testbed.core.models.catalogue import find_model
 from testbed.core.spec.run_spec import RunSpec
 
 _STRATEGIES = {
@@ -57,6 +58,8 @@ class StepPlan:
     second_order: SecondOrderPlan | None = None
     average: Collective | None = None
     """Of the parameters, after the update of a share of the steps."""
+    buffers_bytes: float = 0.0
+    """Bytes that rank 0 sends to all before forward."""
 
     @property
     def parameters(self) -> int:
@@ -131,7 +134,25 @@ def plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:
         algorithm=str(spec.strategy.params.get("collective", "ring" if strategy == "dear" else "gloo")),
         is_halved=strategy == "dear",
         second_order=second_order_plan(spec, device, ends) if strategy == "kfac" else None,
+        buffers_bytes=_buffers_bytes(spec),
     )
+
+
+def _buffers_bytes(spec: RunSpec) -> float:
+    """Return what rank 0 sends to all in each step beside gradients.
+
+    Raises:
+        InputError: Only the model itself knows how large its buffers are.
+    """
+    if not spec.strategy.params.get("broadcast_buffers"):
+        return 0.0
+    if spec.workload.target != REPLAY:
+        raise InputError(
+            f"strategy.broadcast_buffers: cannot be simulated with workload={spec.workload.name}, whose buffers are not"
+            " known; use workload=replay, or leave it out"
+        )
+    params = spec.workload.params
+    return find_model(str(params["model"]), params.get("tokens")).buffers_bytes / spec.scale
 
 
 def _sparse_plan(spec: RunSpec, cpu: Profile, device: Profile) -> StepPlan:

@@ -76,6 +76,11 @@ class _Sent:
             for pair, part in collective.wan_bytes(algorithm, kind, size, topology).items():
                 pairs[pair] += count * part
                 messages[pair] += count * part / each
+        if plan.buffers_bytes and len(topology.nodes) > 1:
+            payload += (len(topology.nodes) - 1) * plan.buffers_bytes
+            for pair in _broadcast_pairs(topology, along_ring=plan.algorithm == collective.NCCL_RING):
+                pairs[pair] += plan.buffers_bytes
+                messages[pair] += 1
         chunk_bytes = plan.second_order.chunk_bytes if plan.second_order is not None else 0.0
         for root, towards, elements in _chains(plan) if len(topology.nodes) > 1 else ():
             payload += broadcast_bytes(elements, len(topology.nodes))
@@ -118,6 +123,15 @@ def _neighbours(topology: Topology, root: int, towards: int) -> Iterator[tuple[s
     for step in range(size - 1):
         rank = root + step if towards > 0 else root - 1 - step
         a, b = (topology.nodes[at % size].region for at in (rank, rank + towards))
+        if a != b:
+            yield a, b
+
+
+def _broadcast_pairs(topology: Topology, *, along_ring: bool) -> Iterator[tuple[str, str]]:
+    """Yield (from, to) of each message of a broadcast by rank 0 that crosses regions: along a ring, or down a tree."""
+    for rank in range(1, len(topology.nodes)):
+        sender = rank - 1 if along_ring else rank - (1 << (rank.bit_length() - 1))
+        a, b = topology.nodes[sender].region, topology.nodes[rank].region
         if a != b:
             yield a, b
 

@@ -163,6 +163,9 @@ def begin(
     if algorithm == CHAIN:
         assert root is not None
         return Chain(network, begin_s, kind, root, size, chunk_bytes)
+    if kind == BROADCAST:
+        library = network.library or (network.nccl if algorithm == collective.NCCL_RING else network.gloo)
+        return ClosedForm(begin_s, library.broadcast_s(size, network.cluster))
     if algorithm == LIBRARY:
         assert network.library is not None
         return ClosedForm(begin_s, network.library.all_reduce_s(size, network.cluster))

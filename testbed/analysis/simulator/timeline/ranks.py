@@ -13,6 +13,7 @@ from testbed.analysis.simulator.model.network import Network, Times
 from testbed.analysis.simulator.model.step_plan import BucketPlan, StepPlan
 from testbed.analysis.simulator.timeline.carriers import Carriers, Issued
 from testbed.analysis.simulator.timeline.collectives import BROADCAST, HALF, REDUCTION
+from testbed.core.costs.collective import NCCL_RING
 from testbed.core.device.factored_layer import ELEMENT_BYTES
 
 
@@ -33,6 +34,9 @@ class Rank:
         self._jobs: deque[_Job] = deque()
 
     def step(self) -> None:
+        if self.plan.buffers_bytes:
+            how = self.plan.algorithm if self.plan.algorithm == NCCL_RING else "gloo"
+            self._wait(self.carriers.issue(BROADCAST, self.plan.buffers_bytes, self.now_s, how))
         self._backward(self.now_s + self.plan.before_s)
         self._finish()
         self.now_s = self.now_s + self.plan.after_s

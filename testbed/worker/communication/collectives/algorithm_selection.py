@@ -131,10 +131,28 @@ class Collectives:
             return self.comm.submit(what, lambda peers: self._all_gather(algorithm, peers, data[0], sizes))
         return self.comm.submit(what, lambda peers: all_to_all(peers, data, sizes))
 
+    def broadcast(self, tensor: Tensor) -> Pending:
+        """Start to overwrite `tensor` with rank 0's; return it as pending.
+
+        It goes along the ring of `nccl_ring`, as NCCL's does, and otherwise down gloo's tree.
+        """
+        if self.name != collective.NCCL_RING or self.comm.world_size == 1:
+            return self.comm.broadcast(tensor)
+
+        def along(peers: Peers) -> list[Tensor]:
+            self._sockets().broadcast(tensor, self.comm.charge, self.comm.host.segment_wall_s)
+            return [tensor]
+
+        return self.comm.submit(f"broadcast of {tensor.nbytes} bytes by {self.name}", along)
+
+    def _sockets(self) -> SocketRing:
+        """Return the ring over sockets, whose ranks meet when they first need it."""
+        self._ring = self._ring or SocketRing.of(self.comm, self._nccl)
+        return self._ring
+
     def _all_reduce(self, algorithm: str, peers: Peers, tensor: Tensor, op: str) -> list[Tensor]:
         if algorithm == collective.NCCL_RING:
-            self._ring = self._ring or SocketRing.of(self.comm, self._nccl)
-            self._ring.all_reduce(tensor, op, self.comm.charge, self.comm.host.segment_wall_s)
+            self._sockets().all_reduce(tensor, op, self.comm.charge, self.comm.host.segment_wall_s)
         elif algorithm == collective.GLOO_RING:
             gloo_ring.all_reduce(peers, tensor, op, self._gloo, self.comm.host)
         elif algorithm == "ring":

@@ -1,4 +1,4 @@
-"""All-reduce round a ring of TCP connections, with the channels, pieces and credits of NCCL over sockets.
+"""All-reduce and broadcast round a ring of TCP connections, with the channels, pieces and credits of NCCL over sockets.
 
 A channel takes the next slice as soon as it has come, if fewer than `slices_ahead` of those it passed on wait for the
 kernel. A slice goes out in pieces, one connection after another, and has come when its last piece has: the slowest
@@ -22,7 +22,7 @@ from torch import Tensor
 from testbed.core.costs.sockets import Nccl
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.sockets.neighbours import Lane, Neighbours
-from testbed.worker.communication.sockets.schedule import MIN_SLICE_BYTES, Move, moves, share
+from testbed.worker.communication.sockets.schedule import MIN_SLICE_BYTES, Move, chain_moves, moves, share
 from testbed.worker.communication.transport import combine
 
 _FINEST_S = 2e-3
@@ -215,7 +215,20 @@ class SocketRing:
             ConnectionError: A neighbour has gone.
         """
         flat = tensor.view(-1)
-        plans = [self._plan(flat, channel) for channel in range(len(self._lines))]
+        self._run([self._plan(flat, channel) for channel in range(len(self._lines))], flat, op, charge, host_s)
+
+    def broadcast(self, tensor: Tensor, charge: Callable[[int], None] = lambda _: None, host_s: float = 0.0) -> None:
+        """Overwrite `tensor`, as `all_reduce` takes it, with that of rank 0, which goes along the ring."""
+        flat, channels = tensor.view(-1), len(self._lines)
+        slice_ = max(1, self.library.chain_chunk_bytes // flat.element_size())
+        shares = (share(flat.numel(), channel, channels) for channel in range(channels))
+        place: dict[str, int] = {"rank": self.rank, "size": self.size, "slice_": slice_}
+        self._run([list(chain_moves(start, stop, **place)) for start, stop in shares], flat, "sum", charge, host_s)
+
+    def _run(
+        self, plans: Sequence[Sequence[Move]], flat: Tensor, op: str, charge: Callable[[int], None], host_s: float
+    ) -> None:
+        """Do the moves of each channel."""
         charge(flat.element_size() * sum(move.stop - move.start for plan in plans for move in plan if move.sends))
         ahead = self.library.slices_ahead
         channels = [

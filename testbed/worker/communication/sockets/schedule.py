@@ -46,6 +46,12 @@ def moves(start: int, stop: int, *, rank: int, size: int, chunk: int, slice_: in
         start += size * part
 
 
+def chain_moves(start: int, stop: int, *, rank: int, size: int, slice_: int) -> Iterator[Move]:
+    """Yield the moves of one channel of a broadcast along the ring, from rank 0 to the last, in their order."""
+    for at in range(start, stop, slice_):
+        yield Move(at, min(at + slice_, stop), rank > 0, False, rank < size - 1)
+
+
 def share(numel: int, channel: int, channels: int) -> tuple[int, int]:
     """Return the first element of a channel's share, and the one after its last."""
     width = -(-numel // channels)

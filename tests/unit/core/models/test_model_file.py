@@ -33,6 +33,13 @@ def test_a_table_comes_back_from_its_file_and_is_a_model_by_its_path(tmp_path: P
     assert (found.parameters, found.forward_flop, found.sample) == (24, 136.5, "8 tokens")
     with pytest.raises(ValueError, match="tokens=9"):
         find_model(str(path), 9)
+    assert found.buffers_bytes == 0
+
+
+def test_a_table_may_have_buffers(tmp_path: Path) -> None:
+    found = read_model(_written(tmp_path, buffers_bytes=50_331_648))
+    assert found.buffers_bytes == 50_331_648
+    assert model_to_json(found) == TABLE | {"buffers_bytes": 50_331_648}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +49,8 @@ def test_a_table_comes_back_from_its_file_and_is_a_model_by_its_path(tmp_path: P
         ({"version": 2}, "reads version 1"),
         ({"layer": []}, "did you mean layers?"),
         ({"sample": ""}, "sample=''"),
+        ({"buffers_bytes": -1}, "buffers_bytes='-1': must be a whole number from 0"),
+        ({"buffers_bytes": True}, "buffers_bytes='True': must be a whole number from 0"),
         ({"layers": []}, "at least one"),
         ({"layers": [["a", [[4, 0]], 1]]}, "layers: a: '[4, 0]' is no shape"),
         ({"layers": [["a", [[4]], -1]]}, "layers: a: '-1' are no FLOPs"),

@@ -20,11 +20,14 @@ from testbed.analysis.simulator.model.traffic import traffic
 from testbed.analysis.simulator.predict_command import answer, text
 from testbed.analysis.simulator.timeline.steps import follow
 from testbed.analysis.simulator.validation import Standing, Validation, traits
+from testbed.core.costs.sockets import GLOO, NCCL, SocketLibrary
 from testbed.core.device.codecs.work import CodecTimes
 from testbed.core.device.measured import Measured
 from testbed.core.device.profile import Collective, LayerTimes, Profile, TensorTimes
 from testbed.core.device.timelines.timeline_library import measured
 from testbed.core.errors import InputError
+from testbed.core.models.model import Layer, Model
+from testbed.core.models.model_file import model_to_json
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change
 from tests.unit.core.device.replays import replay
@@ -285,6 +288,44 @@ def test_a_search_of_sizes_is_not_simulated() -> None:
 
 def fused(strategy: Part, fusion: str) -> Part:
     return dataclasses.replace(strategy, params={**strategy.params, "fusion": fusion})
+
+
+BUFFERS_BYTES = 8_000_000
+
+
+def buffered(tmp_path: Path, **params: Any) -> StepPlan:
+    """A plan of a replay whose table has buffers."""
+    table = tmp_path / "mine.json"
+    layers = tuple(Layer(name, ((parameters,),), 1.0) for name, parameters, _ in LAYERS)
+    table.write_text(json.dumps(model_to_json(Model("mine", layers, 0, None, "a sample", "a test", BUFFERS_BYTES))))
+    asked = spec(workload=Part("replay", "testbed.worker.workloads.replay.Replay", {"model": str(table)}))
+    asked = dataclasses.replace(asked, strategy=_with(asked.strategy, **params))
+    return plan(asked, profile(500, 2000, 300), profile(500, 2000, 300))
+
+
+@pytest.mark.parametrize(("collective", "library"), [("gloo", GLOO), ("nccl_ring", NCCL)])
+def test_buffers_are_sent_and_waited_for_before_forward(
+    collective: str, library: SocketLibrary, tmp_path: Path
+) -> None:
+    topology = two_regions.build(workers=4)
+    without, found = (buffered(tmp_path, collective=collective, broadcast_buffers=sends) for sends in (False, True))
+    assert (without.buffers_bytes, found.buffers_bytes) == (0, BUFFERS_BYTES)
+    network = Network(topology, Constants())
+    before, after = follow(without, network), follow(found, Network(topology, Constants()))
+    broadcast_s = library.broadcast_s(BUFFERS_BYTES, network.cluster)
+    assert after.step_s - before.step_s == pytest.approx(broadcast_s, rel=0.02)
+    sent = [traffic(one, topology, Constants()) for one in (without, found)]
+    assert sent[1].payload_bytes - sent[0].payload_bytes == 3 * BUFFERS_BYTES
+    over_wan = sum(link.wire_bytes for link in sent[1].wan) - sum(link.wire_bytes for link in sent[0].wan)
+    crossing = 1 if collective == "nccl_ring" else 2  # ranks 0 and 1 are in one region; of a tree 0 sends to 2, 1 to 3
+    assert over_wan == pytest.approx(crossing * BUFFERS_BYTES * 1514 / 1448, rel=1e-6)
+
+
+def test_buffers_of_a_model_that_computes_are_not_known() -> None:
+    known, asked = profile(500, 2000, 300), spec()
+    asked = dataclasses.replace(asked, strategy=_with(asked.strategy, broadcast_buffers=True))
+    with pytest.raises(InputError, match=r"strategy\.broadcast_buffers: cannot be simulated with workload=digits"):
+        plan(asked, known, known)
 
 
 def test_plans_survive_json() -> None:

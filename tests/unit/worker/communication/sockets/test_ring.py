@@ -120,6 +120,25 @@ def test_a_channel_passes_on_one_slice_after_another_and_the_host_takes_its_time
         assert is_right and taken_s >= 2 * 2 * host_s
 
 
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size_bytes", [0, 1, 300_001])
+def test_a_broadcast_goes_along_the_ring_from_the_first_rank_to_the_last(size: int, size_bytes: int) -> None:
+    library = Nccl(sockets=3, chain_chunk_bytes=16 * 1024, piece_bytes=4 * 1024)
+    wanted = torch.arange(size_bytes, dtype=torch.int64).to(torch.uint8)
+
+    def work(ring: SocketRing) -> tuple[bool, int]:
+        sent: list[int] = []
+        tensor = wanted.clone() if ring.rank == 0 else torch.zeros(size_bytes, dtype=torch.uint8)
+        for _ in range(2):
+            ring.broadcast(tensor, sent.append)
+        ring.all_reduce(torch.ones(10))  # what follows finds nothing left over
+        return torch.equal(tensor, wanted), sum(sent)
+
+    found = on_all(size, library, work)
+    assert [is_right for is_right, _ in found] == [True] * size
+    assert [sent for _, sent in found] == [2 * size_bytes] * (size - 1) + [0]
+
+
 def test_a_neighbour_that_never_comes_is_told() -> None:
     def work(ring: SocketRing) -> str:
         if ring.rank == 1:
