@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.common.benchmark import Benchmark
 from experiments.common.harness import Results, code_hash
-from experiments.common.page import between, missing_count, missing_line
+from experiments.common.page import between, missing_line, not_measured
 from experiments.common.tables import Found, extracted, write_csv
 from testbed.orchestrator.machine.clone import CLONE
 
@@ -34,7 +34,7 @@ def write(benchmarks: Mapping[str, Benchmark], results: Mapping[str, Results], r
         content = [_shown(benchmark, table_of(benchmark, found), root)] if is_shown else []
         if missing:
             lacks.append(f"{name}: {missing_line(missing, len(points))}")
-            content.append(f"**Missing**: {missing_count(missing, len(points))}.")
+            content.append(not_measured(missing, len(points)))
         texts[benchmark.page] = between(texts[benchmark.page], name, "\n\n".join(content))
         if short := benchmark.short:
             texts[short.page] = between(texts[short.page], name, short.table(points) if points else "Not measured yet.")
@@ -84,7 +84,8 @@ def _measured(points: Sequence[tuple[Benchmark, Found]]) -> str:
     disturbed = sum(point["is_disturbed"] for _, point in points)
     stale = sum(point["code_hash"] != code_hash(benchmark, point["asked"]) for benchmark, point in points)
     shapers = sorted({point["result"].get("shaper", "") for _, point in points} - {""})
+    shaped = f"shaper {', '.join(shapers)}, " if shapers else ""
     return (
-        f"shaper {', '.join(shapers) or '-'}; measured {days[0]} to {days[-1]}."
-        f" {len(points)} points: {disturbed} disturbed by other programs and marked, {stale} from older code."
+        f"{shaped}{' to '.join(dict.fromkeys((days[0], days[-1])))}: {len(points)} points, {disturbed} disturbed,"
+        f" {stale} from older code."
     )

@@ -14,12 +14,12 @@ def missing_line(missing: Sequence[Point], measured: int) -> str:
     """Return how many points were never measured, and the first of them."""
     named = ", ".join(f"`{point.key}`" for point in missing[:_MAX_NAMED])
     more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
-    return f"{missing_count(missing, measured)}: {named}{more}"
+    return f"{len(missing)} of {measured + len(missing)} points were never measured: {named}{more}"
 
 
-def missing_count(missing: Sequence[Point], measured: int) -> str:
-    """Return how many points were never measured."""
-    return f"{len(missing)} of {measured + len(missing)} points were never measured"
+def not_measured(missing: Sequence[Point], measured: int) -> str:
+    """Return what a page says of points that were never measured."""
+    return f"**Not measured**: {len(missing)} of {measured + len(missing)} points."
 
 
 def between(text: str, name: str, content: str) -> str:

@@ -182,8 +182,9 @@ def _said(rate_gbit_s: float, by_clients: Mapping[int, Arms]) -> str:
         f"{way} {_speeds(codec)} MB/s and R = {codec.ratio:.2f}" for way, codec in (("up", one.up), ("down", one.down))
     )
     return (
-        f"Compression pays, as measured: **{measured(by_clients)}**; by the formula: **{one.crossing}**, if updates are"
-        f" handled while others arrive {found.crossing_overlapping}. Medians: v_c / v_d {', '.join(codecs)};"
+        f"Compression pays, as measured: **{measured(by_clients)}**; by the formula: **{one.crossing}**"
+        f" ({found.crossing_overlapping} if updates are handled while others arrive). Medians: v_c / v_d"
+        f" {', '.join(codecs)};"
         f" {one.rate_bit_s / 1e9:.3g} Gbit/s of payload. {NEAR} clients break even at"
         f" {found.near_bit_s / 1e9:.2g} Gbit/s."
     )

@@ -7,11 +7,5 @@ from experiments.common.benchmark import Benchmark
 from experiments.common.tables import Extract
 
 BENCHMARK = Benchmark(
-    measure,
-    tables.composed,
-    order=300,
-    page="docs/federated.md",
-    extract=Extract(
-        heads=("workload", "Mbit/s", "16 at once, s (emulated)", "composed, s (simulated)", "error: %"),
-    ),
+    measure, tables.composed, order=300, page="docs/federated.md", extract=Extract(lambda _row: False)
 )

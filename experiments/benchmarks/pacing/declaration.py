@@ -6,9 +6,4 @@ from experiments.benchmarks.pacing import measure, tables
 from experiments.common.benchmark import Benchmark
 from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(
-    measure,
-    tables.pacing,
-    order=120,
-    extract=Extract(heads=("workers", "worst phase: %", "step against its parts: %", "verdict")),
-)
+BENCHMARK = Benchmark(measure, tables.pacing, order=120, extract=Extract(lambda _row: False))

@@ -14,7 +14,7 @@ from experiments.benchmarks.simulator.measure import emulated, points
 from experiments.benchmarks.simulator.tables import simulator
 from experiments.common.benchmark import RESULTS
 from experiments.common.harness import Results
-from experiments.common.page import between, missing_count
+from experiments.common.page import between, not_measured
 from experiments.common.tables import Extract, Found, extracted, write_csv
 from testbed.analysis.simulator import calibration
 from testbed.analysis.simulator.calibration import Calibration
@@ -57,7 +57,7 @@ def main() -> None:
     write_csv(simulator(found), "simulator", CLONE)
     lines = [extracted(simulator(found), "simulator", "docs/simulator.md", _SHOWN), "", _summary(known)]
     if missing:
-        lines += ["", f"**Missing**: {missing_count(missing, len(found))}."]
+        lines += ["", not_measured(missing, len(found))]
     PAGE.write_text(between(PAGE.read_text(), "simulator", "\n".join(lines)))
     sys.stdout.write("\n".join([*lines, "", f"written to {calibration.DEFAULT_FILE} and {PAGE}\n"]))
 

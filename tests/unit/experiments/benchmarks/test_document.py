@@ -26,10 +26,8 @@ def test_a_page_has_a_line_for_each_machine_that_has_measured_points_of_it() -> 
     ]
     benchmark = load("study_scale")
     first, second = document.machines([(benchmark, points)]).split("\n\n")
-    assert first.startswith(
-        "2 cores (a processor), 16.0 GiB, Linux a, shaper -; measured 2026-11-20 to 2026-11-20. 1 p"
-    )
-    assert "Linux b, shaper -; measured 2026-11-21 to 2026-11-22. 2 points: 1 disturbed" in second
+    assert first.startswith("2 cores (a processor), 16.0 GiB, Linux a, 2026-11-20: 1 points, 0 disturbed, ")
+    assert "Linux b, 2026-11-21 to 2026-11-22: 2 points, 1 disturbed" in second
     assert second.endswith("2 from older code.")
     assert document.machines([(benchmark, [])]) == "Not measured yet."
 
@@ -40,6 +38,6 @@ def test_the_pages_name_the_machines_of_the_points_that_are_kept() -> None:
         names = [one.name for one in benchmarks if one.page == page]
         found = [point for name in names for point in Results(RESULTS, name).found()]
         _, region, _ = re.split("<!-- machine: (?:begin|end) -->", (CLONE / page).read_text())
-        machines = re.findall(r"cores \((.*)\), [\d.]+ GiB, Linux (\S+), shaper", region)
+        machines = re.findall(r"cores \((.*)\), [\d.]+ GiB, Linux ([^\s,]+), ", region)
         kept = {(point["machine"]["cpu"], point["machine"]["kernel"]) for point in found}
         assert sorted(machines) == sorted(kept), page

@@ -96,7 +96,7 @@ def test_a_new_folder_is_found_with_its_table_page_and_figure_and_nothing_else_i
     assert done.stdout.split() == ["planted", "loss"], "by their order"
     text = (docs / "polygons.md").read_text()
     assert "<!-- planted: begin -->\ncorners: 6, beside 0\n<!-- planted: end -->" in text
-    assert "1 points: 0 disturbed" in text and "0 from older code" in text
+    assert "1 points, 0 disturbed" in text and "0 from older code" in text
     assert (docs / "planted.svg").read_text() == "<svg/>"
     kept = json.loads((tmp_path / "experiments" / "benchmarks" / "results" / "planted.json").read_text())
     assert kept["benchmark"] == "planted" and kept["points"][0]["result"] == {"corners": 6}
