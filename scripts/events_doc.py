@@ -58,9 +58,9 @@ _TYPES = {
 _HEAD = """# Events of a run
 
 Each line of `events.jsonl` is one event: a JSON object with `event`, its name, and `t_s`, emulated seconds since step 1
-began, negative before it. Times are emulated. Values are numbers, counts and bytes whole ones, unless a type is given;
-null only where it is named. Events with * belong to a step: they also have `rank` and `step`. *Also* names keys of this
-list, or of the one at the head of a section:
+began, negative before it. Times are emulated. A value is a number, a text or a flag, as its meaning says; other types
+and null are named. Events with * belong to a step: they also have `rank` and `step`. *Also* names keys of this list, or
+of the one at the head of a section:
 
 {common}
 
@@ -127,12 +127,12 @@ def _is_of(each: object, module: ModuleType) -> bool:
 
 
 def _words(annotation: object) -> str:
-    """Return the words of a type; none for a number."""
+    """Return the words of a type; none for a number, a text or a flag."""
     inner = [each for each in _parts(annotation) if inspect.isclass(each) and issubclass(each, Record)]
     words = type_words(annotation)
     for long, short in _TYPES.items():
         words = words.replace(long, short)
-    words = re.sub(r"^number\b(, )?", "", words)
+    words = re.sub(r"^(number|text|true/false)\b(?! by)(, )?", "", words)
     if not inner:
         return words
     name = f"`{inner[0].__name__}`"

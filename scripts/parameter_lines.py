@@ -82,8 +82,11 @@ def _line(one: Parameter, given: Any) -> Line:
     if is_to_be_given(one, default):
         return Line(one.name, "", f"required, {words}", one.sentence)
     shown = words.removesuffix(", null") if default is None else words
-    is_plain = isinstance(default, bool) and shown == _SHORT["true or false"]
-    return Line(one.name, f"={written(default)}", "" if is_plain else shown, one.sentence)
+    if isinstance(default, bool) and shown == _SHORT["true or false"]:
+        shown = ""
+    if isinstance(default, int):
+        shown = shown.removeprefix("int ")
+    return Line(one.name, f"={written(default)}", shown, one.sentence)
 
 
 def is_to_be_given(parameter: Parameter, value: Any) -> bool:
@@ -110,15 +113,18 @@ def values_words(kind: str, values: str) -> str:
     values = re.sub(r"at least (\S+) and at most (\S+)", r"\1–\2", values)
     values = re.sub(r"(above|at least) (\S+) and (below|at most) (\S+)", _interval, values)
     values = re.sub(r"^at least ", "≥", re.sub(r"^above ", ">", values))
-    if len(choices := values.split(", ")) > _MAX_CHOICES:
-        values = ", ".join([*choices[:3], "…", *choices[-2:]])
+    values = re.sub(r"([\[(]\S+), (\S+[\])])", r"\1,\2", values)
+    choices = values.split(", ") if kind == "choice" else []
+    if len(choices) > _MAX_CHOICES:
+        choices = [*choices[:3], "…", *choices[-2:]]
+    values = "|".join(choices).replace("|or ", " or ") or values
     shown = {"number": "", "choice": ""}.get(kind, kind) if values else kind
     return " ".join(filter(None, (shown, values, *unit))) + null
 
 
 def _interval(match: re.Match[str]) -> str:
     left, right = "(" if match[1] == "above" else "[", ")" if match[3] == "below" else "]"
-    return f"{left}{match[2]}, {match[4]}{right}"
+    return f"{left}{match[2]},{match[4]}{right}"
 
 
 def shared_lines(several: Iterable[Sequence[Line]]) -> Shared:

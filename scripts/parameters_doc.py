@@ -62,9 +62,9 @@ _HEAD = """# Parameters
 
 Set a parameter by its key: `compressor=topk compressor.density=0.001`. A line gives the key and its default, the
 values allowed, and the meaning in one sentence; `longhaul show KIND NAME` prints all of it. *Shared* names lines at the
-head of a section. `NAME` is the plug-in's name. Write rates, sizes, times and percentages with a unit:
-`strategy.bucket_size='8 MiB'`, and objects as `{_target_: module.Class, key: value}`. Times are emulated; rates hold
-each way. `scripts/parameters_doc.py` writes this page.
+head of a section, `NAME` the plug-in. A default without a point takes integers. Write rates, sizes, times and
+percentages with a unit: `strategy.bucket_size='8 MiB'`, and objects as `{_target_: module.Class, key: value}`. Times
+are emulated; rates hold each way. `scripts/parameters_doc.py` writes this page.
 """
 
 

@@ -45,10 +45,10 @@ def test_every_parameter_is_declared_and_every_table_is_current(tree: Path) -> N
     ("page", "old", "new"),
     [
         ("parameters.md", "`density=0.01` (", "`density=0.02` ("),
-        ("parameters.md", "`density=0.01` ((0, 1])", "`density=0.01` ([0, 1])"),
+        ("parameters.md", "`density=0.01` ((0,1])", "`density=0.01` ([0,1])"),
         ("parameters.md", "`bucket_size=4 MiB` (size", "`bucket_size=4 MiB` (rate"),
         ("parameters.md", "`round_timeout_s=120.0` (>0 s)", "`round_timeout_s=120.0` (>0 ms)"),
-        ("freezing.md", "`cache_from=1` (int ≥1)", "`cache_from=1` (int ≥0)"),
+        ("freezing.md", "`cache_from=1` (≥1)", "`cache_from=1` (≥0)"),
     ],
 )
 def test_a_wrong_default_unit_or_range_in_a_page_is_a_fault(
