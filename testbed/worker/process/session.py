@@ -19,6 +19,7 @@ from testbed.core.record.events.run import Fault, Leaving
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
 from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.connections import Connections
 from testbed.worker.communication.rendezvous import Rendezvous
 from testbed.worker.device.paces import Paces
 from testbed.worker.process.loaded_files import used
@@ -128,8 +129,6 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     import torch
 
     torch.set_num_threads(1)
-    from testbed.worker.communication.communicator import Communicator
-    from testbed.worker.communication.connections import Connections
     from testbed.worker.communication.shutdown import shut_down
     from testbed.worker.device.accelerator import Accelerator
     from testbed.worker.device.device_meter import DeviceMeter
@@ -144,22 +143,9 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     faults = list(_mismatches(spec, welcome))
     if faults:
         raise RunError(*faults)
-    place: dict[str, Any] = {
-        "rank": welcome.rank,
-        "world_size": welcome.world_size,
-        "address": welcome.master_address,
-        "port": welcome.master_port,
-        "timeout_s": spec.timeout_s * spec.dilation,
-        "service": welcome.rendezvous,
-    }
     is_on_device = spec.accelerator != PROCESSOR
     accelerator = Accelerator.of_node(spec.accelerator) if is_on_device else accelerator or Accelerator()
-    place |= {"accelerator": accelerator}
-    if welcome.is_back:
-        comm = come_back(**place)
-    else:
-        place |= {"interface": welcome.interface, "connections": Connections.of(spec)}
-        comm = Communicator.connect(**place)
+    comm = connected(spec, welcome, accelerator)
     assert comm.rendezvous is not None, "whoever has connected has met the others"
     comm.rendezvous.folder = Path(welcome.folder) if welcome.folder else None
     shut_down()
@@ -184,6 +170,29 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
     emit(done.to_json())
     orders.leaving = True
     comm.close(together=not training.outlived)
+
+
+def connected(spec: RunSpec, welcome: Welcome, accelerator: Accelerator) -> Communicator:
+    """Return the communicator of a rank, whether it begins with the others or comes back later.
+
+    Raises:
+        RunError: The others did not come in time.
+        Left: It came back, and the others are gone.
+    """
+    place: dict[str, Any] = {
+        "rank": welcome.rank,
+        "world_size": welcome.world_size,
+        "address": welcome.master_address,
+        "port": welcome.master_port,
+        "timeout_s": spec.timeout_s * spec.dilation,
+        "service": welcome.rendezvous,
+    }
+    if welcome.is_back:
+        comm = come_back(**place)
+        comm.accelerator = accelerator
+        return comm
+    place |= {"interface": welcome.interface, "connections": Connections.of(spec), "accelerator": accelerator}
+    return Communicator.connect(**place)
 
 
 def _mismatches(spec: RunSpec, welcome: Welcome) -> list[str]:

@@ -76,6 +76,7 @@ class Search:
         if busy_ratio is not None and 1 - busy_ratio < MIN_IDLE:
             slowdown = max(slowdown, busy_ratio / (1 - AIM_IDLE))
         self.dilation = min(self._most, on_grid(self.dilation * slowdown))
+        self.wants_another = False  # one margin is enough
         self.give_up()
 
     def give_up(self) -> None:

@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from testbed.core.errors import Left
+from testbed.core.record.telemetry import Welcome
+from testbed.orchestrator.config.config import resolve
 from testbed.orchestrator.emulation.containers.rendezvous_service import RendezvousService
 from testbed.orchestrator.run.workers.listeners import WorkerListeners
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.rendezvous import Rendezvous, ServiceStore
+from testbed.worker.device.accelerator import Accelerator
 from testbed.worker.methods.parameter_server.membership.admission import come
 from testbed.worker.methods.parameter_server.messages.schema import Schema
 from testbed.worker.methods.parameter_server.messages.wire import Wire
-from testbed.worker.process.session import come_back
+from testbed.worker.process.session import come_back, connected
 from tests.distributed.harness import port_of_ones_own
 from tests.unit.worker.server_models import net, plan_up
 from tests.waiting import HANG_S
@@ -49,6 +52,17 @@ def test_who_comes_back_finds_what_was_put_down_last(at_the_service: bool, servi
             comm.close(together=False)
             _leave(comm)
         _leave(server)
+
+
+def test_a_rank_that_comes_back_is_as_one_that_began(service: str) -> None:
+    spec, accelerator = resolve(["strategy=federated", "workers=2", "workload=digits"]).spec, Accelerator()
+    welcome = Welcome(
+        rank=1, world_size=2, master_address="", master_port=0, interface="lo", folder="", spec={}, rendezvous=service,
+        is_back=True,
+    )  # fmt: skip
+    comm = connected(spec, welcome, accelerator)
+    assert (comm.rank, comm.world_size, comm.is_back, comm.accelerator) == (1, 2, True, accelerator)
+    _leave(comm)
 
 
 def test_where_nobody_is_it_leaves(service: str) -> None:

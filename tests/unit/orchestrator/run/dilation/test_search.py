@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE
+from testbed.orchestrator.run.dilation.first_guess import on_grid
 from testbed.orchestrator.run.dilation.search import MAX_STEP, UNTRIED_RATIO, WORTH_RATIO, Search
 from testbed.orchestrator.run.dilation.trial import Trial
 
@@ -120,3 +121,11 @@ def test_of_steps_longer_than_a_pilot_busy_cores_are_known(busy_ratio: float | N
     search = Search(4.0, most)
     search.take_cores(busy_ratio)
     assert (search.dilation, search.wants_another) == (taken, False)
+
+
+def test_what_was_to_be_tried_next_gets_one_margin_where_no_step_ended() -> None:
+    search = Search(2.0, 1000.0)
+    search.take(trial(2.0, 2.4))
+    asked = search.dilation
+    search.take_cores(None)
+    assert (search.dilation, search.wants_another) == (on_grid(UNTRIED_RATIO * asked), False)
