@@ -32,9 +32,13 @@ def turns(outcome: Outcome) -> list[tuple[float, float, int, int]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(("strategy", "compressor"), [("ddp", "topk"), ("diloco", "int8")])
-def test_what_is_learnt_and_sent_is_that_of_the_processor(strategy: str, compressor: str, tmp_path: Path) -> None:
-    spec = make_spec(strategy, compressor, 2, steps=4, checkpoint="last")
+@pytest.mark.parametrize(
+    ("strategy", "compressor", "collective"), [("ddp", "topk", "ring"), ("diloco", "int8", "gloo")]
+)
+def test_what_is_learnt_and_sent_is_that_of_the_processor(
+    strategy: str, compressor: str, collective: str, tmp_path: Path
+) -> None:
+    spec = make_spec(strategy, compressor, 2, steps=4, checkpoint="last", strategy_params={"collective": collective})
     (tmp_path / "plain").mkdir()
     plain, shared = run(spec, tmp_path / "plain"), with_device(spec, tmp_path / "shared", 1)
     for rank in range(2):

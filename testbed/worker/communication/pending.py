@@ -48,6 +48,12 @@ class Pending:
         """
         self._issuer, self._what, self._work, self._result, self._end = issuer, what, work, result, end
 
+    def then(self, change: Callable[[list[Tensor]], list[Tensor]]) -> Pending:
+        """Return it with what `change` makes of its result once that is there."""
+        result = self._result
+        self._result = lambda: change(result())
+        return self
+
     def wait(self) -> list[Tensor]:
         """Return the result, once it is there.
 

@@ -160,15 +160,6 @@ def to_device(batch: Any, device: torch.device) -> Any:
     return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
 
 
-def own_messages_fault(collective: str) -> Iterator[str]:
-    """Yield why a strategy with this collective cannot train a model that lies on an accelerator."""
-    if collective != "gloo":
-        yield (
-            f"strategy.collective={collective}: sends tagged messages from rank to rank, which NCCL has not, and of"
-            " which none is copied to the host's memory; use strategy.collective=gloo, torch's own collectives"
-        )
-
-
 def build_faults(kind: str) -> Iterator[str]:
     """Yield what this build of torch lacks for a run's `accelerator`."""
     if kind == PROCESSOR:

@@ -11,7 +11,6 @@ from testbed.core.costs.sockets import libraries
 from testbed.core.kinds import Choice
 from testbed.core.parameters import Count, Flag, Positive, Size, raise_all
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName
-from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Batch
 from testbed.worker.reduction.buckets import Bucket
@@ -77,7 +76,8 @@ class DDP(BucketedStrategy):
         self._waiting: list[Bucket] = []
 
     def validate_accelerator(self) -> Iterator[str]:
-        yield from own_messages_fault(self.collective)
+        if self.compress == "wan":
+            yield "strategy.compress=wan: leaders reduce in the host's memory; use compress=all"
 
     def bind(self, context: WorkerContext) -> None:
         super().bind(context)

@@ -16,7 +16,6 @@ from testbed.core.kinds import Choice, Number
 from testbed.core.parameters import Count, CountOrZero, Fraction, raise_all
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName, routes_of, sums_fault
 from testbed.worker.communication.collectives.group import Group
-from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import StepStats, Strategy, WorkerContext
 from testbed.worker.interfaces.workload import Batch, Workload, parameters_crc32
 from testbed.worker.interfaces.workload_capabilities import draw_change
@@ -120,9 +119,8 @@ class DiLoCo(Strategy):
         yield from sums_fault(self.collective, compressor)
 
     def validate_accelerator(self) -> Iterator[str]:
-        yield from own_messages_fault(self.collective)
         if self.replicas == "region":
-            yield "strategy.replicas=region: averages by tagged messages, which NCCL has not; use replicas=worker"
+            yield "strategy.replicas=region: averages by messages out of the host's memory; use replicas=worker"
 
     def bind(self, context: WorkerContext) -> None:
         self._context = context

@@ -8,7 +8,6 @@ from compressors.base.feedback import with_feedback
 from testbed.core.costs.sockets import libraries
 from testbed.core.parameters import Count, Fraction, LearningRate, Positive, Share, Size
 from testbed.worker.communication.collectives.algorithm_selection import Collectives, SumsName
-from testbed.worker.device.accelerator import own_messages_fault
 from testbed.worker.interfaces.strategy import WorkerContext
 from testbed.worker.interfaces.workload import Workload
 from testbed.worker.methods.optimizers.lamb import Lamb, LambRule, MostRatio
@@ -86,7 +85,7 @@ class LAMB(BucketedStrategy):
             )
 
     def validate_accelerator(self) -> Iterator[str]:
-        yield from own_messages_fault(self.collective)
+        yield from ()
 
     def bind(self, context: WorkerContext) -> None:
         if context.workload.computes:  # else there is nothing to update, and no memory for moments

@@ -16,15 +16,16 @@ from compressors.none import Uncompressed
 from testbed.core.device.device import Device
 from testbed.core.errors import InputError
 from testbed.core.record.events.training import ModelChange
-from testbed.core.spec.run_spec import UNCOMPRESSED, RunSpec
+from testbed.core.spec.run_spec import CUDA, UNCOMPRESSED, RunSpec
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import Agreement, Strategy
+from testbed.worker.interfaces.strategy_capabilities import AcceleratorReady
 from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Workload
 from testbed.worker.model import checkpoint
 from testbed.worker.plugins.factory import build, prefixed
 from testbed.worker.training import capabilities
-from testbed.worker.training.sending import accelerator_faults, sending_faults
+from testbed.worker.training.sending import accelerator_faults, own_messages_faults, sending_faults
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,10 @@ def _first_rank_faults(spec: RunSpec, parts: Parts) -> Iterator[str]:
 
 def misfits(spec: RunSpec, parts: Parts, asked: str) -> Iterator[str]:
     """Yield what of a run cannot be trained on accelerators, one line each, behind the words that asked for them."""
-    yield from (f"{asked}: {fault}" for fault in accelerator_faults(spec))
+    stages = spec.accelerator == CUDA
+    yield from (f"{asked}: {fault}" for fault in accelerator_faults(spec, stages=stages))
+    if isinstance(parts.strategy, AcceleratorReady) and not stages:
+        yield from (f"{asked}: {fault}" for fault in own_messages_faults(spec))
     name = type(parts.strategy).__name__
     yield from (f"{asked}: {name}: {fault}" for fault in capabilities.accelerator_faults(parts.strategy))
     if parts.transform.changes_the_model:

@@ -30,9 +30,23 @@ def sending_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
         )
 
 
-def accelerator_faults(spec: RunSpec) -> Iterator[str]:
-    """Yield what a run on accelerators asks of sending that happens elsewhere there."""
-    if spec.connections is not None:
+def accelerator_faults(spec: RunSpec, *, stages: bool) -> Iterator[str]:
+    """Yield what a run on accelerators asks of sending that happens elsewhere there.
+
+    Args:
+        stages: True if what leaves them is copied to the host's memory, from which it is sent as any other.
+    """
+    if spec.connections is not None and not stages:
         yield f"connections={spec.connections}: NCCL has connections of its own; leave it out"
     if HostCosts.of(spec.device) != NO_COSTS:
         yield "device.host_s: what a host takes passes on emulated devices alone; leave it out"
+
+
+def own_messages_faults(spec: RunSpec) -> Iterator[str]:
+    """Yield why a strategy that can send from accelerators cannot do so by the collective that a run asks for."""
+    collective = str(spec.strategy.params.get("collective", "gloo"))
+    if collective != "gloo":
+        yield (
+            f"strategy.collective={collective}: sends tagged messages from rank to rank, which NCCL has not;"
+            " use strategy.collective=gloo, torch's own collectives, which are NCCL's there"
+        )

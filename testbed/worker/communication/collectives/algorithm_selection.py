@@ -119,7 +119,17 @@ class Collectives:
         algorithm = self.algorithm(exchange) if many else "gloo"
         if algorithm == "gloo":
             return self.comm.run(exchange)
-        data, size = exchange.data, sum(tensor.nbytes for tensor in exchange.data)
+        device = self.comm.accelerator
+        data = [device.to_host(tensor) for tensor in exchange.data]
+        pending = self._begin(algorithm, exchange, data)
+        if exchange.kind == "all_reduce":
+            return pending.then(lambda found: [device.back(exchange.data[0], found[0])])
+        is_staged = data[0] is not exchange.data[0]
+        return pending.then(lambda found: [tensor.to(device.device) for tensor in found]) if is_staged else pending
+
+    def _begin(self, algorithm: str, exchange: Exchange, data: Sequence[Tensor]) -> Pending:
+        """Start an exchange of `data`, which lies in the host's memory."""
+        size = sum(tensor.nbytes for tensor in data)
         what = f"{exchange.kind} of {size} bytes by {algorithm}"
         if exchange.kind == "all_reduce":
             return self.comm.submit(what, lambda peers: self._all_reduce(algorithm, peers, data[0], exchange.op))
@@ -139,9 +149,11 @@ class Collectives:
         if self.name != collective.NCCL_RING or self.comm.world_size == 1:
             return self.comm.broadcast(tensor)
 
+        sent = self.comm.accelerator.to_host(tensor)
+
         def along(peers: Peers) -> list[Tensor]:
-            self._sockets().broadcast(tensor, self.comm.charge, self.comm.host.segment_wall_s)
-            return [tensor]
+            self._sockets().broadcast(sent, self.comm.charge, self.comm.host.segment_wall_s)
+            return [self.comm.accelerator.back(tensor, sent)]
 
         return self.comm.submit(f"broadcast of {tensor.nbytes} bytes by {self.name}", along)
 

@@ -79,6 +79,15 @@ def test_a_run_on_devices_asks_the_same_and_for_a_build_of_torch_with_them() -> 
     assert build.endswith("is built without CUDA; install a build with it") and list(build_faults("none")) == []
 
 
+def test_what_is_copied_to_the_host_may_be_sent_by_any_collective() -> None:
+    words = ("strategy.collective=hierarchical",)
+    assert asked(*words, "accelerator=cuda", accelerated=False) == []
+    (fault,) = asked(*words, "accelerator=cuda_nccl", accelerated=False)
+    assert fault.startswith("accelerator=cuda_nccl: strategy.collective=hierarchical: sends tagged messages")
+    (fault,) = asked(*words, "strategy.compress=wan", "accelerator=cuda", accelerated=False)
+    assert fault.startswith("accelerator=cuda: DDP: strategy.compress=wan")
+
+
 def test_a_node_without_its_device_is_refused() -> None:
     if torch.cuda.device_count() != 1:
         with pytest.raises(MachineError, match=r"accelerator=cuda: this node was given one device, and torch .* finds"):
