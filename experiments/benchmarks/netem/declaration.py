@@ -6,12 +6,4 @@ from experiments.benchmarks.netem import measure, tables
 from experiments.common.benchmark import Benchmark
 from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(
-    measure,
-    tables.netem,
-    order=50,
-    extract=Extract(
-        lambda row: (row["rate"], row["RTT"]) == ("100 Mbit/s", "67 ms"),
-        heads=("rate", "system", "rate, queue filled: %", "RTT error p50 / p99, ms"),
-    ),
-)
+BENCHMARK = Benchmark(measure, tables.netem, order=50, extract=Extract(lambda _row: False))
