@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 from testbed.core.errors import InputError
-from testbed.core.kinds import Choice, Kind, ListOf, Text
+from testbed.core.kinds import Choice, Kind, ListOf, Text, Whole
 from testbed.core.parameters import Duration, NotNegative, Rate, Ratio, kind_in
-from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, MIN_RATE_BIT_S
+from testbed.core.spec.link_profile import JITTER_DISTRIBUTIONS, MAX_MTU_BYTES, MIN_MTU_BYTES, MIN_RATE_BIT_S
 from testbed.core.spec.topology import name_fault, symmetric, workers_per_region
 from testbed.core.units import parse_rate_bit_s, parse_ratio, parse_size_bytes, parse_time_s
 
@@ -57,6 +57,7 @@ class _OrEmpty(Kind):
 Queue = Annotated[str | dict[str, str], _Queue()]
 LanQueue = Annotated[str | dict[str, str], _OrEmpty(_Queue())]
 Cap = Annotated[str, _OrEmpty(kind_in(Rate))]
+Mtu = Annotated[int, Whole(MIN_MTU_BYTES, MAX_MTU_BYTES, unit="bytes")]
 Name = Annotated[str, Text()]
 Names = Annotated[tuple[str, ...] | list[str], ListOf(Text(), "a list of names")]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Any, TypedDict
 
-from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.link_profile import MAX_MTU_BYTES, MIN_MTU_BYTES, MTU_BYTES, LinkProfile
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
 from testbed.core.units import format_rate
 from topologies.parameters import Parameters
@@ -18,10 +18,11 @@ LAN_RATE = "2.5 Gbit/s"
 
 
 class Card(TypedDict):
-    """Properties of the workers' own network cards, apart from their rate; empty: as any card has."""
+    """Properties of the workers' own cards, apart from their rate; empty: as any card has. All links have the MTU."""
 
     lan_queue: str | dict[str, str]
     flow_cap: str
+    mtu: int
 
 
 def nodes_in(workers: Mapping[str, int]) -> tuple[Node, ...]:
@@ -64,6 +65,7 @@ def assemble(
     transit: Iterable[str] = (),
     lan_queue: str | dict[str, str] = "",
     flow_cap: str = "",
+    mtu: int = MTU_BYTES,
 ) -> Topology:
     """Return the topology, if `read` has found no error.
 
@@ -72,6 +74,7 @@ def assemble(
         transit: Regions that only pass packets on.
         lan_queue: Queue of each worker's own network card; empty: the shaper's.
         flow_cap: Most that one TCP connection of a worker carries; empty: whatever its links do.
+        mtu: Largest IP packet of all links, in bytes.
 
     Raises:
         InputError: A parameter is wrong; every error at once.
@@ -80,8 +83,16 @@ def assemble(
     card: dict[str, Any] = dict(read.queue("topo.lan_queue", lan_queue, lan_rate_bit_s, 0.0)) if lan_queue else {}
     if flow_cap:
         card["flow_cap_bit_s"] = read.rate("topo.flow_cap", flow_cap)
+    if not MIN_MTU_BYTES <= mtu <= MAX_MTU_BYTES:
+        read.add([f"topo.mtu={mtu}: must be from {MIN_MTU_BYTES} to {MAX_MTU_BYTES} bytes"])
     read.raise_faults()
     nodes = nodes_in(workers)
-    return Topology(
-        name=name, regions=(*workers, *transit), nodes=nodes, links=(*wan, *access_links(nodes, lan_rate_bit_s, card))
-    )
+    links = (*wan, *access_links(nodes, lan_rate_bit_s, card))
+    if mtu != MTU_BYTES:
+        links = tuple(_with_mtu(link, mtu) for link in links)
+    return Topology(name=name, regions=(*workers, *transit), nodes=nodes, links=links)
+
+
+def _with_mtu(link: Link, mtu_bytes: int) -> Link:
+    forward, backward = (dataclasses.replace(one, mtu_bytes=mtu_bytes) for one in (link.forward, link.backward))
+    return dataclasses.replace(link, forward=forward, backward=backward)

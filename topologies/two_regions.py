@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Unpack
 
 from testbed.core.parameters import Count, Duration, Rate
+from testbed.core.spec.link_profile import MTU_BYTES
 from testbed.core.spec.topology import Topology
 from topologies.matrices import DTFM
-from topologies.parameters import Cap, Impairments, LanQueue, Name, Names, Parameters
+from topologies.parameters import Cap, Impairments, LanQueue, Mtu, Name, Names, Parameters
 from topologies.parts import LAN_RATE, Card, alike, assemble
 
 SOURCE = (
@@ -26,6 +27,7 @@ def build(
     lan_rate: Rate = LAN_RATE,
     lan_queue: LanQueue = "",
     flow_cap: Cap = "",
+    mtu: Mtu = MTU_BYTES,
     source: Name = SOURCE,
     **impairments: Unpack[Impairments],
 ) -> Topology:
@@ -38,6 +40,7 @@ def build(
         lan_rate: Rate of a worker's access link.
         lan_queue: Queue of a worker's NIC; empty: at least 1000 packets. Empty is as in front of any NIC.
         flow_cap: Cap of one TCP connection; empty: none. As clouds cap them.
+        mtu: MTU of all links; clouds have 9001.
         source: Source of the figures.
 
     Raises:
@@ -46,7 +49,7 @@ def build(
     >>> build(workers=4).wan_links[0].forward.delay_s
     0.0335
     """
-    read, card = Parameters(), Card(lan_queue=lan_queue, flow_cap=flow_cap)
+    read, card = Parameters(), Card(lan_queue=lan_queue, flow_cap=flow_cap, mtu=mtu)
     wan = read.wan(rate, rtt, source, impairments)
     if len(regions) != 2 or len(set(regions)) != 2:
         read.add([f"topo.regions={list(regions)}: this topology has exactly two different regions"])

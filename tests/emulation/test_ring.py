@@ -14,11 +14,13 @@ TRIES = 3
 """The machine is shared: a disturbed all-reduce is late, and says nothing about the ring."""
 
 
-def test_it_takes_the_time_and_the_bytes_of_the_closed_form(machine_lock: None) -> None:
+@pytest.mark.parametrize("mtu_bytes", [1500, 9001])
+def test_it_takes_the_time_and_the_bytes_of_the_closed_form(mtu_bytes: int, machine_lock: None) -> None:
     """Ten megabytes of queue: nothing is dropped, as behind netem. Uplinks have half of the round trip each."""
     topology = ["topo=star", f"workers={NODES}", "topo.rate='100 Mbit/s'", "topo.rtt='20 ms'", "topo.queue='10 MB'"]
+    topology += [] if mtu_bytes == 1500 else [f"topo.mtu={mtu_bytes}"]
     asked = {"topology": topology, "sizes_bytes": [SIZE_BYTES], "repeats": REPEATS, "nccl": {}, "tcp": "stock"}
-    cluster = Cluster(nodes=NODES, rate_bit_s=RATE_BIT_S, round_trip_s=RTT_S)
+    cluster = Cluster(nodes=NODES, rate_bit_s=RATE_BIT_S, round_trip_s=RTT_S, mtu_bytes=mtu_bytes)
     form_s, ring_bytes = Nccl().all_reduce_s(SIZE_BYTES, cluster), 2 * (NODES - 1) / NODES * SIZE_BYTES
     off: list[float] = []
     for _ in range(TRIES):

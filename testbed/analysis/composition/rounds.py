@@ -21,6 +21,7 @@ from testbed.analysis.record.record import Record
 from testbed.core.errors import InputError
 from testbed.core.files import printable
 from testbed.core.record.table_formats import aligned
+from testbed.core.spec.link_profile import MTU_BYTES
 from testbed.core.spec.paths import WIRE_RATIO
 from testbed.core.units import format_rate, format_time
 
@@ -217,6 +218,8 @@ def _notes(record: Record, summary: Mapping[str, Any], rounds: int) -> Iterator[
         yield "tcp=stock begins slowly after each pause, which is left out: messages take longer than composed"
     if any(profile.loss_ratio for link in spec.topology.links for _, _, profile in link.directions()):
         yield "links lose packets, which is left out: messages take longer than composed"
+    if spec.topology.mtu_bytes != MTU_BYTES:
+        yield f"frames have an MTU of {spec.topology.mtu_bytes}, and are taken as those of {MTU_BYTES}"
     if spec.events:
         yield "events have changed the network in mid-run, which is left out"
 

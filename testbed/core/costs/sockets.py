@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from testbed.core.device.host_costs import HostCosts
+from testbed.core.spec.link_profile import ETHERNET_BYTES, TCP_IP_BYTES
 from testbed.core.spec.paths import SEGMENT_BYTES
 from testbed.core.spec.run_spec import RunSpec
 
 MIB = 2**20
-ETHERNET_BYTES, TCP_IP_BYTES = 14, 52
-"""Headers of a frame: those that come on top of the MTU, and those inside it (IPv4, TCP with time stamps)."""
 WINDOW_BYTES = 2.75e6
 """Most bytes in flight on one TCP connection of an untuned Linux: 2.5 to 3.05 MB on three published clusters."""
 _SIZES = ("chunk_bytes", "slice_bytes", "chain_chunk_bytes", "piece_bytes")

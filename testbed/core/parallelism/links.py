@@ -11,7 +11,7 @@ from typing import Any
 
 from testbed.core.parallelism.problem import LinkMatrix
 from testbed.core.parameters import raise_all
-from testbed.core.spec.paths import WIRE_RATIO, Paths, delay_s
+from testbed.core.spec.paths import Paths, delay_s
 from testbed.core.spec.topology import Topology
 
 Pair = tuple[int, int]
@@ -26,7 +26,7 @@ def asked_links(topology: Topology) -> LinkMatrix:
     paths, ranks = Paths(topology), range(len(topology.nodes))
 
     def rate_bit_s(i: int, j: int) -> float:
-        return min(link.profile.rate_bit_s for link in paths.between(i, j)) / WIRE_RATIO
+        return min(link.profile.rate_bit_s / link.profile.wire_ratio for link in paths.between(i, j))
 
     return LinkMatrix(
         tuple(paths.regions),

@@ -12,6 +12,10 @@ MIN_RATE_BIT_S, MAX_RATE_BIT_S = 1e4, 3.2e10
 measured before a run."""
 MIN_BURST_BYTES, MAX_BURST_BYTES = 1600, 100_000_000
 """A smaller bucket never holds a frame; a larger one is no limit."""
+MTU_BYTES, MIN_MTU_BYTES, MAX_MTU_BYTES = 1500, 576, 9216
+"""Largest IP packet: Ethernet's, and bounds of what is asked for. Clouds have 9001."""
+ETHERNET_BYTES, TCP_IP_BYTES = 14, 52
+"""Headers of a frame: those that come on top of the MTU, and those inside it (IPv4, TCP with time stamps)."""
 MAX_DELAY_S = 5
 """Longest one-way delay."""
 
@@ -67,8 +71,20 @@ class LinkProfile:
     link, so it limits nothing here; `tcp=stock` shows such windows."""
     flow_cap_bit_s: float | None = None
     """Most that one TCP connection carries of what leaves here, headers included; of a worker's own card alone."""
+    mtu_bytes: int = MTU_BYTES
+    """Largest IP packet, the same on all links of a network."""
     source: str
     """Where the numbers come from, with a date, or "assumed: why"."""
+
+    @property
+    def frame_bytes(self) -> int:
+        """Largest frame, as rates count it."""
+        return self.mtu_bytes + ETHERNET_BYTES
+
+    @property
+    def wire_ratio(self) -> float:
+        """Bytes in full frames for each byte that they carry of a TCP stream."""
+        return self.frame_bytes / (self.mtu_bytes - TCP_IP_BYTES)
 
     @property
     def gilbert_elliott(self) -> GilbertElliott | None:
@@ -125,9 +141,13 @@ class LinkProfile:
         if self.flow_cap_bit_s is not None and not MIN_RATE_BIT_S <= self.flow_cap_bit_s <= MAX_RATE_BIT_S:
             known = f"from {MIN_RATE_BIT_S:g} to {MAX_RATE_BIT_S:g}"
             yield f"{where}: cap of a TCP flow must be {known} bit/s, found {self.flow_cap_bit_s:g}"
+        if self.burst_bytes and self.burst_bytes < self.frame_bytes:
+            yield f"{where}: a burst of {self.burst_bytes} bytes holds no frame of {self.frame_bytes}; give it more"
         if self.burst_bytes and not MIN_BURST_BYTES <= self.burst_bytes <= MAX_BURST_BYTES:
             known = f"from {MIN_BURST_BYTES} to {MAX_BURST_BYTES} bytes"
             yield f"{where}: burst of the queue must be {known}, found {self.burst_bytes}"
+        if not MIN_MTU_BYTES <= self.mtu_bytes <= MAX_MTU_BYTES:
+            yield f"{where}: MTU must be from {MIN_MTU_BYTES} to {MAX_MTU_BYTES} bytes, found {self.mtu_bytes}"
         if self.flow_rate_bit_s is not None and not self.flow_rate_bit_s > 0:
             yield f"{where}: the rate of a single flow must be above 0, found {self.flow_rate_bit_s:g}"
         if not self.source.strip():

@@ -141,6 +141,11 @@ def longest_s(
     return max((takes_s(path, size) for path, size in set(messages)), default=0.0)
 
 
+def wire_ratio(topology: Topology) -> float:
+    """Return the bytes in full frames for each byte that they carry of a TCP stream."""
+    return next((link.forward.wire_ratio for link in topology.links), WIRE_RATIO)
+
+
 def delay_s(path: Path) -> float:
     return sum(link.profile.delay_s for link in path)
 
@@ -148,8 +153,8 @@ def delay_s(path: Path) -> float:
 def _capped_s(path: Path, size: float) -> float:
     """Return what one connection needs for `size` bytes by its cap, if it has one."""
     caps_bit_s = [link.profile.flow_cap_bit_s for link in path if link.profile.flow_cap_bit_s is not None]
-    return 8 * WIRE_RATIO * size / min(caps_bit_s) if caps_bit_s else 0.0
+    return 8 * path[0].profile.wire_ratio * size / min(caps_bit_s) if caps_bit_s else 0.0
 
 
 def _carrying_s(path: Path, load: Mapping[DirectedLink, float]) -> float:
-    return max((8 * WIRE_RATIO * load[link] / link.profile.rate_bit_s for link in path), default=0.0)
+    return max((8 * link.profile.wire_ratio * load[link] / link.profile.rate_bit_s for link in path), default=0.0)

@@ -17,6 +17,7 @@ from typing import Any
 
 from testbed.core.errors import raise_input_faults
 from testbed.core.spec import connections, redirects
+from testbed.core.spec.link_profile import MTU_BYTES
 from testbed.core.spec.schedule import Background, Change, outermost
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_size
@@ -242,6 +243,8 @@ class RunSpec:
     def _cap_faults(self) -> Iterator[str]:
         if self.topology.flow_cap_bit_s is not None and self.background:
             yield "topo.flow_cap: background traffic would be capped too; leave out one of the two"
+        if self.topology.mtu_bytes != MTU_BYTES and self.background:
+            yield f"topo.mtu={self.topology.mtu_bytes}: background traffic has {MTU_BYTES}; leave out one of the two"
         if self.topology.flow_cap_bit_s is not None and self.tcp == "reno":
             yield "topo.flow_cap: tcp=reno cannot cap a flow; use tcp=tuned, bbr or stock"
 

@@ -2,7 +2,7 @@
 
 Valid where time is bytes over rate, plus delays. What does not shrink with S bounds it from above (`scaling_faults`):
 
-    packets     stay 1514 bytes, so one takes S times as long to send, and a queue holds S times fewer of them
+    packets     keep their size, so one takes S times as long to send, and a queue holds S times fewer of them
     headers     of packets stay the same share of all bytes; framing of messages counts S times as much
     TCP         starts with ten segments: a tenth of the way through slow start at S = 1, past its end at a large S
     losses      come by the packet: S times fewer in a step, each as costly as before; lossy links are refused
@@ -18,11 +18,10 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from testbed.core.spec.link_profile import MIN_BURST_BYTES, MIN_RATE_BIT_S, LinkProfile
+from testbed.core.spec.link_profile import ETHERNET_BYTES, MIN_BURST_BYTES, MIN_RATE_BIT_S, TCP_IP_BYTES, LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import format_size, format_time
 
-PACKET_BYTES, SEGMENT_BYTES = 1514, 1448
 _MAX_PACKET_SHARE = 0.02
 """Of the longest round trip that one packet may take to be sent."""
 
@@ -87,8 +86,8 @@ def scaling_faults(topology: Topology, scale: float, *, bucket_bytes: int) -> It
     yield from _rate_faults(topology, scale)
     workers = len(topology.nodes)
     segment_bytes = bucket_bytes / (scale * workers)
-    if segment_bytes < SEGMENT_BYTES:
-        largest = bucket_bytes / (workers * SEGMENT_BYTES)
+    if segment_bytes < (least := topology.mtu_bytes - TCP_IP_BYTES):
+        largest = bucket_bytes / (workers * least)
         yield (
             f"scale={scale:g}: each of {workers} workers would send {format_size(segment_bytes)} of a bucket of"
             f" {format_size(bucket_bytes)} at once, less than one packet carries; {_at_most(largest)}"
@@ -96,6 +95,7 @@ def scaling_faults(topology: Topology, scale: float, *, bucket_bytes: int) -> It
 
 
 def _rate_faults(topology: Topology, scale: float) -> Iterator[str]:
+    packet_bytes = topology.mtu_bytes + ETHERNET_BYTES
     rate_bit_s, name = min(
         ((p.rate_bit_s, link.name) for link in topology.links for _, _, p in link.directions()), default=(math.inf, "")
     )
@@ -106,7 +106,7 @@ def _rate_faults(topology: Topology, scale: float) -> Iterator[str]:
             f" {_at_most(largest)}"
         )
         return
-    packet_s, most_s = 8 * PACKET_BYTES * scale / rate_bit_s, _MAX_PACKET_SHARE * topology.farthest_rtt_s
+    packet_s, most_s = 8 * packet_bytes * scale / rate_bit_s, _MAX_PACKET_SHARE * topology.farthest_rtt_s
     if topology.farthest_rtt_s and packet_s > most_s:
         largest = scale * most_s / packet_s
         yield (

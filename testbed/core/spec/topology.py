@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.link_profile import MTU_BYTES, LinkProfile
 from testbed.core.user_files.text import shown, some
 
 MAX_WORKERS = 4096
@@ -88,6 +88,8 @@ class Topology:
         for node in self.nodes:
             if node.region not in self.regions:
                 yield f"topology {self.name}: node {node.name} is in region {node.region!r}, which does not exist"
+        if len(mtus := {p.mtu_bytes for link in self.links for _, _, p in link.directions()}) > 1:
+            yield f"topology {self.name}: links have MTUs of {', '.join(map(str, sorted(mtus)))}; give all the same"
         lost = known - self._reachable()
         if lost:
             yield f"topology {self.name}: no path to {some(sorted(lost))}; join them by a link"
@@ -156,6 +158,11 @@ class Topology:
         return next((link.forward.flow_cap_bit_s for link in self.access_links), None)
 
     @property
+    def mtu_bytes(self) -> int:
+        """Largest IP packet of every link."""
+        return next((link.forward.mtu_bytes for link in self.links), MTU_BYTES)
+
+    @property
     def access_links(self) -> tuple[Link, ...]:
         return tuple(link for link in self.links if not link.wan)
 
@@ -171,6 +178,8 @@ class Topology:
             for field in ("burst_bytes", "flow_cap_bit_s"):
                 if not profile[field]:
                     del profile[field]
+            if profile["mtu_bytes"] == MTU_BYTES:
+                del profile["mtu_bytes"]
         return data
 
     @classmethod

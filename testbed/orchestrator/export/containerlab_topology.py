@@ -27,8 +27,6 @@ from testbed.orchestrator.emulation.shapers.netem_options import ORDERING_RATE_B
 from testbed.orchestrator.emulation.shapers.shaper import limit_packets
 from testbed.orchestrator.machine.ownership import give_to_caller
 
-MTU_BYTES = 1500
-"""As in our runs; containerlab's own links take 9500."""
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 
 
@@ -39,6 +37,8 @@ class _LabNode:
     name: str
     forwards: bool
     """Packets of others pass through it."""
+    mtu_bytes: int
+    """As in our runs; containerlab's own links take 9500."""
     commands: list[str] = field(default_factory=list)
     interfaces: int = 0
 
@@ -51,7 +51,7 @@ class _LabNode:
         self.interfaces += 1
         name = f"eth{self.interfaces}"
         self.commands += [
-            f"ip link set dev {name} mtu {MTU_BYTES} up",
+            f"ip link set dev {name} mtu {self.mtu_bytes} up",
             f"ip address add {address}/31 dev {name}",
         ]
         if self.forwards:
@@ -118,8 +118,8 @@ class _Lab:
         self._plan = AddressPlan(topology)
         link_nodes = [_link_node(index) for index in range(len(topology.wan_links))]
         forwarding = [*topology.regions, *link_nodes]
-        self._nodes = {name: _LabNode(name, forwards=True) for name in forwarding}
-        self._nodes |= {node.name: _LabNode(node.name, forwards=False) for node in topology.nodes}
+        self._nodes = {name: _LabNode(name, True, topology.mtu_bytes) for name in forwarding}
+        self._nodes |= {node.name: _LabNode(node.name, False, topology.mtu_bytes) for node in topology.nodes}
         taken = [*self._nodes, *CONTAINERLAB]
         self._labels = {name: _free(name, taken) if name in CONTAINERLAB else name for name in self._nodes}
         self._link_nodes = {link.name: name for link, name in zip(topology.wan_links, link_nodes, strict=True)}
@@ -155,7 +155,8 @@ class _Lab:
         node, region = (link.a, link.b) if link.a in self._plan.access else (link.b, link.a)
         at_region, at_node = self._wire(region, node, self._plan.access[node])
         for source, _, profile in link.directions():
-            end, interface, least = (node, at_node, tc.CARD_QUEUE_BYTES) if source == node else (region, at_region, 0)
+            least = tc.card_queue_bytes(profile) if source == node else 0
+            end, interface = (node, at_node) if source == node else (region, at_region)
             self._nodes[end].commands.append(tbf(interface, profile, link.rtt_s, least))
 
     def _add_routes(self) -> None:

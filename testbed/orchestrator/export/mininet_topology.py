@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
-from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.link_profile import MTU_BYTES, LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.core.units import format_rate
 from testbed.orchestrator.config import config
@@ -127,6 +127,7 @@ def _profile_faults(profile: LinkProfile) -> Iterator[str]:
         ("reordering", profile.reorder_ratio),
         ("a burst of the queue", profile.burst_bytes),
         ("a cap of TCP flows", profile.flow_cap_bit_s),
+        (f"an MTU of {profile.mtu_bytes}", profile.mtu_bytes != MTU_BYTES),
     ):
         if value:
             yield f"{what}: Mininet's TCLink has none"

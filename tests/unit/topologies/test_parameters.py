@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -110,3 +111,27 @@ def test_a_message_takes_as_long_as_its_cap_asks_and_two_share_nothing() -> None
     assert collective.seconds("gloo", "all_reduce", 1e7, slow) == collective.seconds(
         "gloo", "all_reduce", 1e7, star.build(rate="1 Gbit/s", rtt="1 ms")
     )
+
+
+def test_an_mtu_is_every_links_and_carries_more_of_a_rate() -> None:
+    usual, jumbo = star.build(rate="1 Gbit/s", rtt="0 s"), star.build(rate="1 Gbit/s", rtt="0 s", mtu=9001)
+    assert {p.mtu_bytes for link in jumbo.links for _, _, p in link.directions()} == {9001} == {jumbo.mtu_bytes}
+    one, other = (collective.seconds("gloo", "all_reduce", 1e8, topology) for topology in (usual, jumbo))
+    assert other / one == pytest.approx((9015 / 8949) / (1514 / 1448))
+    assert Topology.from_json(jumbo.to_json()) == jumbo and jumbo.dilated(4).mtu_bytes == 9001
+    assert "mtu_bytes" not in usual.to_json()["links"][0]["forward"] and star.build(mtu=1500) == star.build()
+    with pytest.raises(InputError, match=r"^topo\.mtu=100: must be from 576 to 9216 bytes$"):
+        star.build(mtu=100)
+
+
+def test_links_of_unlike_mtu_are_refused() -> None:
+    jumbo = star.build(mtu=9001)
+    with pytest.raises(InputError, match="links have MTUs of 1500, 9001; give all the same"):
+        dataclasses.replace(jumbo, links=(*jumbo.links[1:], star.build().links[0]))
+
+
+def test_a_burst_of_a_queue_holds_a_frame() -> None:
+    queue = {"burst": "8 kB", "latency": "50 ms"}
+    assert star.build(queue=queue).wan_links
+    with pytest.raises(InputError, match="a burst of 8000 bytes holds no frame of 9015"):
+        star.build(queue=queue, mtu=9001)

@@ -14,7 +14,7 @@ from testbed.analysis.simulator.model.constants import PACED, Constants
 from testbed.core.costs import collective
 from testbed.core.costs.sockets import GLOO, LIBRARIES, NCCL, Cluster, Gloo, Nccl
 from testbed.core.device.host_costs import NO_COSTS, HostCosts
-from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, WIRE_RATIO, DirectedLink, Hosts, Path, Paths, delay_s
+from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, DirectedLink, Hosts, Path, Paths, delay_s, wire_ratio
 from testbed.core.spec.topology import Topology
 
 Times = npt.NDArray[np.float64]
@@ -143,12 +143,13 @@ class Network:
     def cluster(self) -> Cluster:
         """The ring as a closed form takes it: the rate of its slowest hop, and the mean of its hops' round trips."""
         hops = self._ring(1, is_capped=False)
-        second_bit = float(hops.second_byte.max()) * self.constants.goodput / WIRE_RATIO / 8
+        second_bit = float(hops.second_byte.max()) * self.constants.goodput / wire_ratio(self.topology) / 8
         round_trip_s = float((hops.delay_s + hops.back_s).mean())
         return Cluster(
             nodes=self.size,
             rate_bit_s=1 / second_bit if second_bit else np.inf,
             round_trip_s=round_trip_s,
+            mtu_bytes=self.topology.mtu_bytes,
             flow_cap_bit_s=self.topology.flow_cap_bit_s or np.inf,
         )
 
@@ -257,7 +258,7 @@ class Network:
     def _capped(self, link: DirectedLink) -> float:
         """Return the seconds of a byte of one connection by its cap, if it has one."""
         cap_bit_s = link.profile.flow_cap_bit_s
-        return 8 * WIRE_RATIO / (self.constants.goodput * cap_bit_s) if cap_bit_s else 0.0
+        return 8 * link.profile.wire_ratio / (self.constants.goodput * cap_bit_s) if cap_bit_s else 0.0
 
     def _second_byte(self, link: DirectedLink) -> float:
-        return 8 * WIRE_RATIO / (self.constants.goodput * link.profile.rate_bit_s)
+        return 8 * link.profile.wire_ratio / (self.constants.goodput * link.profile.rate_bit_s)

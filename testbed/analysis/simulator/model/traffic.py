@@ -14,7 +14,7 @@ from testbed.core.costs.collective import Pairs, cheapest
 from testbed.core.costs.kfac_plan import broadcast_bytes
 from testbed.core.device.factored_layer import ELEMENT_BYTES
 from testbed.core.device.profile import Collective
-from testbed.core.spec.paths import WIRE_RATIO
+from testbed.core.spec.paths import wire_ratio
 from testbed.core.spec.topology import Topology
 
 SEGMENT_BYTES = 2**20
@@ -164,7 +164,7 @@ def _links(sent: _Sent, topology: Topology, constants: Constants) -> tuple[LinkT
             key = link.name, source
             messages = messages_there.get(key, 0.0) + messages_back.get(key, 0.0)
             wire = (
-                WIRE_RATIO * bytes_there.get(key, 0.0)
+                profile.wire_ratio * bytes_there.get(key, 0.0)
                 + constants.acknowledged * bytes_back.get(key, 0.0)
                 + constants.message_bytes * messages
             )
@@ -176,4 +176,4 @@ def _links(sent: _Sent, topology: Topology, constants: Constants) -> tuple[LinkT
 def _access_s(payload: float, topology: Topology) -> float:
     """Ranks send alike."""
     slowest = min((p.rate_bit_s for link in topology.access_links for _, _, p in link.directions()), default=0.0)
-    return 8 * WIRE_RATIO * payload / len(topology.nodes) / slowest if slowest else 0.0
+    return 8 * wire_ratio(topology) * payload / len(topology.nodes) / slowest if slowest else 0.0

@@ -5,6 +5,7 @@ The socket is a plain one: pyroute2's own open another for each thread, in that 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import struct
@@ -24,6 +25,7 @@ _ANSWER_TIMEOUT_S = 20.0
 _MAX_REQUESTS = 32
 """Requests in one message; their acknowledgements must fit in the socket's buffer."""
 _RECEIVE_BYTES = 1 << 17
+_SIOCGIFMTU, _IFREQ = 0x8921, struct.Struct("16si12x")
 
 
 class RouteSocket:
@@ -118,3 +120,10 @@ def attributes(data: bytes) -> dict[int, bytes]:
         found[kind & 0x3FFF] = data[offset + 4 : offset + length]
         offset += (length + 3) & ~3
     return found
+
+
+def mtu_bytes_of(interface: str) -> int:
+    """Return the largest IP packet of an interface of the caller's network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        answer = fcntl.ioctl(any_socket, _SIOCGIFMTU, _IFREQ.pack(interface.encode(), 0))
+    return int(_IFREQ.unpack(answer)[1])

@@ -47,16 +47,18 @@ def _request(form: type[Any], kind: int, flags: int, said: str, fields: dict[str
 
 @dataclass(frozen=True)
 class VethEnd:
-    """A device to be: its name, index, hardware address, and the descriptor of its namespace."""
+    """A device to be: its name, index, hardware address, the descriptor of its namespace, and its largest IP packet."""
 
     interface: str
     index: int
     mac: str
     namespace: int
+    mtu_bytes: int
 
     def attributes(self) -> list[tuple[str, Any]]:
         return [
             ("IFLA_IFNAME", self.interface),
+            ("IFLA_MTU", self.mtu_bytes),
             ("IFLA_NET_NS_FD", self.namespace),
             ("IFLA_ADDRESS", self.mac),
         ]

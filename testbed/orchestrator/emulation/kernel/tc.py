@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.core.spec.link_profile import LinkProfile
+from testbed.core.spec.link_profile import MTU_BYTES, LinkProfile
 from testbed.core.spec.topology import Topology
 from testbed.core.units import format_rate
 from testbed.orchestrator.emulation.kernel import netlink_requests
@@ -28,7 +28,7 @@ MIN_LIMIT_BYTES = 64_000
 MAX_FRAME_BYTES = 1600
 """Asked of tbf, which keeps it in ticks; a frame is 1514."""
 FRAME_BYTES, MAX_SUPER_PACKET_BYTES = 1514, 2**16 + 14
-CARD_QUEUE_BYTES = 1000 * FRAME_BYTES
+CARD_QUEUE_FRAMES = 1000
 """What a worker's own card holds at least: Linux's default queue in front of one has 1000 frames. A sender that finds
 its own card's queue full has lost a packet in its own host, which real ones next to never have."""
 SMALL_BURST_S, LARGE_BURST_S = 1.28e-3, 1e-3
@@ -51,6 +51,11 @@ class RateSettings:
         return FRAME_BYTES if self.unit == "packet" else min(self.burst_bytes, MAX_SUPER_PACKET_BYTES)
 
 
+def card_queue_bytes(profile: LinkProfile) -> int:
+    """Return what a worker's own card holds at least."""
+    return CARD_QUEUE_FRAMES * profile.frame_bytes
+
+
 def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1, least_queue_bytes: int = 0) -> RateSettings:
     """Return burst and queue for a direction; a limit of 0 becomes one bandwidth-delay product, at least 4 bursts.
 
@@ -66,7 +71,9 @@ def rate_settings(profile: LinkProfile, rtt_s: float, dilation: float = 1, least
         burst_bytes = max(MIN_SMALL_BURST_BYTES, round(emulated_bit_s / 8 * SMALL_BURST_S))
     else:
         burst_bytes = max(MIN_LARGE_BURST_BYTES, math.ceil(emulated_bit_s / 8 * LARGE_BURST_S))
-    unit = "packet" if emulated_bit_s <= MAX_PACKET_MODE_BIT_S else "super-packet"
+    burst_bytes = max(burst_bytes, 2 * profile.frame_bytes)
+    is_usual = profile.mtu_bytes <= MTU_BYTES  # larger frames are not cut: tbf is told so by their size
+    unit = "packet" if emulated_bit_s <= MAX_PACKET_MODE_BIT_S and is_usual else "super-packet"
     if profile.burst_bytes:  # as a plain tbf: what is larger than the burst is cut, all else passes whole
         burst_bytes, unit = profile.burst_bytes, "super-packet"
     limit_bytes = max(math.ceil(rate_byte_s * rtt_s), 4 * burst_bytes, MIN_LIMIT_BYTES, least_queue_bytes)

@@ -64,7 +64,7 @@ class Network:
         self._namespaces = namespaces or {}
         self._shaper_class = SHAPERS[shaper]
         self.mininet = empty_mininet()
-        self._wire_batch = WireBatch(self.mininet, tcp.route_rto_min_s)
+        self._wire_batch = WireBatch(self.mininet, tcp.route_rto_min_s, topology.mtu_bytes)
 
     def __enter__(self) -> Network:
         try:
@@ -143,7 +143,7 @@ class Network:
         self._wire_batch.wire(router, worker.name, pair.near, worker, WORKER_INTERFACE, pair.far)
         for source, target, profile in link.directions():
             if source == node:
-                self._add_port(link, source, target, worker, WORKER_INTERFACE, profile, tc.CARD_QUEUE_BYTES)
+                self._add_port(link, source, target, worker, WORKER_INTERFACE, profile, tc.card_queue_bytes(profile))
             else:
                 self._add_port(link, source, target, router, worker.name, profile)
 
@@ -248,7 +248,7 @@ class Network:
         for port in self.ports:
             link = links[port.link.name]
             (profile,) = (one for source, _, one in link.directions() if source == port.source)
-            least_queue_bytes = tc.CARD_QUEUE_BYTES if port.source in self.workers else 0
+            least_queue_bytes = tc.card_queue_bytes(profile) if port.source in self.workers else 0
             settings = tc.rate_settings(profile, link.rtt_s, topology.dilation, least_queue_bytes)
             port.link, port.dilation = link, topology.dilation
             port.change(profile, settings)

@@ -5,13 +5,15 @@ The nodes and links stay Mininet's objects (`Mininet.links`, `Node.intfs`), so t
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections import defaultdict
 from ipaddress import IPv4Address
 
 from testbed.core.errors import RunError
+from testbed.core.spec.link_profile import MTU_BYTES
 from testbed.orchestrator.emulation.kernel import netlink_requests, tc
-from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes
+from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, attributes, mtu_bytes_of
 from testbed.orchestrator.emulation.kernel.netlink_requests import RTAX_RTO_MIN
 from testbed.orchestrator.emulation.links.mininet_classes import Intf, Mininet
 from testbed.orchestrator.emulation.links.mininet_classes import Link as MininetLink
@@ -84,12 +86,13 @@ def mac_address(address: IPv4Address) -> str:
 class WireBatch:
     """Collects what is to be there, then makes it."""
 
-    def __init__(self, mininet: Mininet, rto_min_s: float | None = None) -> None:
+    def __init__(self, mininet: Mininet, rto_min_s: float | None = None, mtu_bytes: int = MTU_BYTES) -> None:
         """
         Args:
             rto_min_s: of every route, where no sysctl says it.
+            mtu_bytes: Largest IP packet of every device.
         """
-        self._mininet = mininet
+        self._mininet, self._mtu_bytes = mininet, mtu_bytes
         self._rto_min_s = rto_min_s
         self._pairs: list[netlink_requests.Request] = []
         self._settings: dict[NamespaceNode, list[netlink_requests.Request]] = defaultdict(list)
@@ -118,7 +121,11 @@ class WireBatch:
             netlink_requests.veth(
                 *(
                     netlink_requests.VethEnd(
-                        interface, self.index(node, interface), mac_address(own), node.namespace.descriptor
+                        interface,
+                        self.index(node, interface),
+                        mac_address(own),
+                        node.namespace.descriptor,
+                        self._mtu_bytes,
                     )
                     for node, interface, own, _ in ends
                 )
@@ -151,6 +158,20 @@ class WireBatch:
     def limit_rate(self, node: NamespaceNode, interface: str, settings: tc.RateSettings) -> None:
         self._settings[node].append(tc.tbf(self.index(node, interface), settings))
 
+    def _verify_mtu(self) -> None:
+        """Read back the largest packet of every device.
+
+        Raises:
+            RunError: The kernel has set another one.
+        """
+        for node in dict.fromkeys(node for node, _ in self._index):
+            names = [interface for owner, interface in self._index if owner is node]
+            found = node.namespace.call(functools.partial(lambda names: list(map(mtu_bytes_of, names)), names))
+            for name, mtu_bytes in zip(names, found, strict=True):
+                if mtu_bytes != self._mtu_bytes:
+                    asked = f"asked for an MTU of {self._mtu_bytes}"
+                    raise RunError(f"node {node.name}: {name}: {asked}, the kernel has {mtu_bytes}")
+
     def make(self) -> None:
         """Raises `RunError` with the request that the kernel refused, or with what it made of it."""
         socket = RouteSocket("/proc/self/ns/net")
@@ -158,6 +179,8 @@ class WireBatch:
             socket.send(self._pairs, "devices")
         finally:
             socket.close()
+        if self._mtu_bytes != MTU_BYTES:
+            self._verify_mtu()
         for node, settings in self._settings.items():
             node.route_socket.send([netlink_requests.up(_LOOPBACK_INDEX), *settings], f"node {node.name}")
             if self._rto_min_s is not None:

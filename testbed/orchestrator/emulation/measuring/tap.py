@@ -11,7 +11,6 @@ header holds the four fields of a pcap record in pcap's order, so a record is tw
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import mmap
 import select
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.orchestrator.emulation.kernel.namespaces import in_network_namespace
+from testbed.orchestrator.emulation.kernel.netlink import mtu_bytes_of
 
 SNAPLEN = 96
 """Ethernet (14), IP (20) and the longest TCP header (60), and 2 bytes."""
@@ -31,7 +31,6 @@ FILE_HEADER = struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1)
 _ETH_P_ALL = 3
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION, _TPACKET_V3 = 263, 5, 6, 10, 2
 _SO_ATTACH_FILTER = 26
-_SIOCGIFMTU = 0x8921
 _BLOCK_BYTES = 1 << 18
 _MAX_BLOCKS, _MIN_BLOCKS = 16, 4
 _ALL_RINGS_BYTES = 128 << 20
@@ -78,8 +77,7 @@ class Tap:
         frames = self._blocks * _BLOCK_BYTES // frame_bytes
         request = struct.pack("=7I", _BLOCK_BYTES, self._blocks, frame_bytes, frames, _RETIRE_MS, 0, 0)
         found.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
-        answer = fcntl.ioctl(found, _SIOCGIFMTU, struct.pack("16si12x", self._interface.encode(), 0))
-        self.mtu_bytes: int = struct.unpack("16si12x", answer)[1]
+        self.mtu_bytes = mtu_bytes_of(self._interface)
         return found
 
     def take(self) -> None:

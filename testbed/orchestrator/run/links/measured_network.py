@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from testbed.core.record.run_directory import RunDir, write_json
+from testbed.core.spec.paths import WIRE_RATIO, wire_ratio
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.kernel import slowed_tcp, tcp
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
@@ -65,6 +66,8 @@ class MeasuredNetwork:
             base = self.network.tcp.congestion_control
             if base in slowed_tcp.BASES and slowed_tcp.lack(base) is None:
                 cap_bit_s = self._spec.topology.flow_cap_bit_s
+                if cap_bit_s is not None:  # the kernel paces payload, and takes frames to be of the usual size
+                    cap_bit_s *= WIRE_RATIO / wire_ratio(self._spec.topology)
                 self._slowed_tcp = stack.enter_context(SlowedTcp(base, self.dilation, cap_bit_s))
                 self.network.tcp = dataclasses.replace(self.network.tcp, registered=self._slowed_tcp.name)
             stack.enter_context(self.network)

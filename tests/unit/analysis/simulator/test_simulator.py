@@ -253,6 +253,15 @@ def test_all_reduces_of_a_library_take_its_closed_form_one_after_another(library
     assert follow(step_plan([bucket(size), bucket(size)]), network).step_s == pytest.approx(2 * one_s, rel=0.02)
 
 
+@pytest.mark.parametrize("algorithm", ["gloo", "ring", "two_shot", "nccl_ring"])
+def test_larger_frames_carry_more_of_a_rate(algorithm: str) -> None:
+    plan = step_plan([bucket(100_000_000)], algorithm=algorithm)
+    usual, jumbo = (
+        star.build(workers=2, rate="1 Gbit/s", rtt="0 s", lan_rate="10 Gbit/s", mtu=mtu) for mtu in (1500, 9001)
+    )
+    assert steps(plan, jumbo).step_s / steps(plan, usual).step_s == pytest.approx(9015 / 8949 * 1448 / 1514, rel=1e-6)
+
+
 @pytest.mark.parametrize("algorithm", ["gloo", "ring", "two_shot"])
 def test_connections_that_share_a_message_carry_as_much_as_their_caps_until_the_link_is_full(algorithm: str) -> None:
     """Two workers over 10 Gbit/s, 1 Gbit/s a connection: four take a quarter of the time, twenty that of the link."""

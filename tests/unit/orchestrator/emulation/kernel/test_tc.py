@@ -60,9 +60,19 @@ def test_a_queue_holds_at_least_four_bursts_and_a_given_one_is_kept() -> None:
 
 def test_a_card_holds_what_its_host_hands_over_at_once() -> None:
     profile = LinkProfile(rate_bit_s=10e6, source="test")
-    assert tc.rate_settings(profile, 0, 10, tc.CARD_QUEUE_BYTES).limit_bytes == 1_514_000
+    assert tc.rate_settings(profile, 0, 10, tc.card_queue_bytes(profile)).limit_bytes == 1_514_000
     given = dataclasses.replace(profile, limit_bytes=50_000)
-    assert tc.rate_settings(given, 0, 10, tc.CARD_QUEUE_BYTES).limit_bytes == 50_000
+    assert tc.rate_settings(given, 0, 10, tc.card_queue_bytes(profile)).limit_bytes == 50_000
+
+
+@pytest.mark.parametrize("rate_bit_s", [1e6, 20e6, 50e6, 1e9])
+def test_a_burst_holds_two_large_frames_which_are_never_cut(rate_bit_s: float) -> None:
+    jumbo = LinkProfile(rate_bit_s=rate_bit_s, mtu_bytes=9001, source="test")
+    found = tc.rate_settings(jumbo, 0.02)
+    assert found.unit == "super-packet" and found.burst_bytes >= 2 * 9015
+    assert tc.card_queue_bytes(jumbo) == 9_015_000
+    usual = dataclasses.replace(jumbo, mtu_bytes=1500)
+    assert tc.rate_settings(usual, 0.02) == tc.rate_settings(LinkProfile(rate_bit_s=rate_bit_s, source="test"), 0.02)
 
 
 def answered(asked: tc.RateSettings) -> Any:
