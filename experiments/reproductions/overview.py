@@ -13,7 +13,7 @@ from typing import Any
 from experiments.common.benchmark import Benchmark, find_benchmarks
 from experiments.common.harness import total_s
 from experiments.common.page import between
-from experiments.common.papers.claim import CLASSES
+from experiments.common.papers.claim import CLASSES, OWN, PAPERS
 from experiments.common.papers.declaration import FOLDER, System, find_systems
 from experiments.common.tables import number, table
 from experiments.reproductions.ledger import MIN_RATIO, VERDICTS, least
@@ -26,6 +26,7 @@ from testbed.orchestrator.machine.clone import CLONE
 PAGE = CLONE / "docs" / "reproductions.md"
 ARTIFACT = CLONE / "docs" / "artifact.md"
 README = CLONE / "README.md"
+_SHORT = {PAPERS: "paper", OWN: "own"}
 TABLE_REGION, CLAIMS_REGION, FIGURES_REGION, LEDGER_REGION = "reproductions", "claims", "figures", "ledger"
 
 
@@ -50,6 +51,11 @@ class Recorded:
         standing = str(self.result.get("standing", "not measured"))
         reaches = self.result.get("reaches")
         return f"{standing} (interval reaches {', '.join(reaches)})" if reaches else standing
+
+    @property
+    def verdict_words(self) -> str:
+        """The standing without the number of repeats, which has a column of its own."""
+        return "no verdict" if self.standing.endswith("no verdict") else self.standing
 
     @property
     def interval(self) -> str:
@@ -117,12 +123,12 @@ def ledger_table(all_of: Sequence[Recorded], pages: str = "") -> str:
         [
             (
                 f"[{one.system.name}]({pages}reproductions/{one.system.name}.md)",
-                one.system.terms.kind,
+                _SHORT[one.system.terms.kind],
                 number(one.system.claimed),
                 number(one.emulated),
                 one.interval,
                 str(one.result["repeats"]["counted"]) if one.result else "0",
-                one.standing,
+                one.verdict_words,
             )
             for one in all_of
         ],
@@ -141,19 +147,14 @@ def usual_s(system: System) -> float:
 
 
 def claims_table(all_of: Sequence[Recorded]) -> str:
-    """Return where each claim comes from, what is compared, and how far off the figure may be."""
+    """Return what each claim compares, and how far off the figure may be; the ledger has the recorded ratios."""
     return table(
-        (
-            *("claim", "source", "what is compared", "reproduced from", "recorded"),
-            *("to the next verdict", "runs"),
-        ),
+        ("claim", "compared", "reproduced from", "to the next verdict", "runs"),
         [
             (
                 f"{one.system.name}: {one.system.claimed:g} times",
-                one.system.source,
-                f"{one.system.figure_name} ({'more' if one.system.higher_is_better else 'less'} is better)",
+                one.system.figure_name + (" (more is better)" if one.system.higher_is_better else ""),
                 f"{least(one.system.claimed):.2f}",
-                f"{number(one.emulated)}, {one.standing}",
                 _room(one),
                 str(sum(len(ids) for ids in one.result["runs"].values())) if one.result else "-",
             )

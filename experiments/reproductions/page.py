@@ -58,13 +58,14 @@ def result_region(system: System, content: Content) -> str:
     said = [f"**{_headline(content)}**", *_reasons(content)]
     runs = sorted(run for side in content["runs"].values() for run in side)
     if not content["cases"]:
-        return "\n".join([*said, "", f"Not measured again since the ledger: {len(runs)} older run ids are in {file}."])
+        return "\n".join([*said, "", f"{len(runs)} runs, older than the ledger: {file}."])
     machines = "; ".join(content["machines"]) or "machine not recorded"
     made = f"{machines}; {len(runs)} runs that count, first {runs[0]}, last {runs[-1]}: {file}." if runs else f"{file}."
-    parts = ["\n".join(said), cases_table(content)]
+    parts = ["\n".join(said)]
     if any(arm["figures"] for case in content["cases"] for arm in case["arms"].values()):
-        parts.append(arms_table(system, content))
-    parts += [f"Condition: {content['condition'].split('; not made: ')[0]}.", made]
+        parts += [cases_table(content), arms_table(system, content)]
+        parts.append(f"Condition: {content['condition'].split('; not made: ')[0]}.")
+    parts.append(made)
     return "\n\n".join(parts)
 
 
@@ -77,15 +78,15 @@ def _headline(content: Content) -> str:
 
 
 def _reasons(content: Content) -> list[str]:
-    """Return what bounds the verdict, a bullet each."""
+    """Return what bounds the verdict, a bullet each, beyond what the headline has."""
     said = []
-    if content["ratios"]:
+    if len(content["ratios"]) > 1:
         each = ", ".join(f"{value:.3g} (seed {repeat})" for repeat, value in content["ratios"].items())
         said.append(f"Ratio of each repeat: {each}.")
     if content["reaches"]:
         said.append(f"The interval also reaches: {', '.join(content['reaches'])}.")
-    if content["missing"]:
-        said.append(f"Missing for a verdict: {'; '.join(content['missing'])}.")
+    if lacking := [one for one in content["missing"] if not one.endswith(" repeats")]:
+        said.append(f"Missing for a verdict: {'; '.join(lacking)}.")
     said += [f"At most partly: {cap}." for cap in content["caps"]]
     if content["above_claim"]:
         said.append(f"More than a fifth above the claim: {content['explanation'] or 'not explained'}.")

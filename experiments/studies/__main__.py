@@ -47,13 +47,17 @@ STUDIES = {
         sweep_tables.compressors,
         _FIGURES / "study-compressors-emulated.svg",
         sweep_charts.compressors,
+        Extract(heads=("step p50, s", "two_regions", "runs")),
     ),
     "study-strategies": Study(
         _STUDIES / "strategies.md",
         sweep_tables.strategies,
         _FIGURES / "study-strategies.svg",
         sweep_charts.strategies,
-        Extract(heads=("strategy", "to target, s", f"{sweep_tables.BASE} / it, by seed", "over the WAN")),
+        Extract(
+            lambda row: row["title"] in ("wan100m", "wan1g"),
+            heads=("strategy", "to target, s", f"{sweep_tables.BASE} / it, by seed", "over the WAN"),
+        ),
     ),
     "study-scale": Study(
         _STUDIES / "scale.md", sweep_tables.scale, _FIGURES / "study-scale-emulated.svg", sweep_charts.scale

@@ -194,5 +194,5 @@ def _outcomes(*rows: Row | None) -> str:
 def _remarks(found: Mapping[str, Any]) -> list[str]:
     made = sum(point["run_id"] is not None for point in found["points"])
     common = ", ".join(f"{key} {value}" for key, value in found["common"].items())
-    text = f"{made} of {len(found['points'])} runs are there; {common}. Mean ± half the {found['interval']}; one seed"
-    return [f"{text} has no interval. Runs that are invalid or not made give no value. Code {found['code_hash']}."]
+    text = f"{made} of {len(found['points'])} runs are there; {common}. Mean ± half the {found['interval']}."
+    return [f"{text} Code {found['code_hash']}."]

@@ -7,5 +7,9 @@ from experiments.common.benchmark import Benchmark
 from experiments.common.tables import Extract
 
 BENCHMARK = Benchmark(
-    measure, tables.rules, order=210, page="docs/reproductions/dear.md", extract=Extract(lambda row: "trials" in row)
+    measure,
+    tables.rules,
+    order=210,
+    page="docs/reproductions/dear.md",
+    extract=Extract(lambda _row: False),
 )

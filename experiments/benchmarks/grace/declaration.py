@@ -19,9 +19,7 @@ BENCHMARK = Benchmark(
             "cells",
             "won: released",
             "won: a core",
-            "won: ten times",
             "won: free",
-            "Spearman: ten times",
         ),
     ),
 )

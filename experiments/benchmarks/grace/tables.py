@@ -74,10 +74,10 @@ def _totals(points: Sequence[Found]) -> str:
     parts = ", ".join(f"{wins} of {of} at {rate}" for rate, (of, wins) in BY_RATE.items())
     return (
         f"Compression wins {ours['a core']} of {cells} cells with codecs as fast as a core,"
-        f" {ours['ten times']} with codecs ten times as fast, {ours['free']} with codecs that take no time;"
-        f" {late} against dense gradients that are sent after backward, codecs as fast as a core. In the released data"
-        f" it wins {theirs} of the same {cells}; of all it has, {CELLS_WON} of {CELLS} ({parts})."
-        f" Left out here: {', '.join(LEFT_OUT)}, and ratios other than these."
+        f" {ours['ten times']} with codecs 10x faster, {ours['free']} with free ones; {late} against dense gradients"
+        f" sent after backward. In the released data it wins {theirs} of them, and {CELLS_WON} of all {CELLS}"
+        f" ({parts})."
+        f" Left out: {', '.join(LEFT_OUT)}, and other ratios."
     )
 
 

@@ -53,5 +53,5 @@ def _ratios(base: Sequence[Found], target: float, points: Sequence[Found]) -> st
             and point["result"]["metric"]["time_to_target_s"]
         ]
         if found:
-            said.append(f"{kind} is at {target:.0%} {spread(found, '.2f', 1)} times as soon as {BASE}.")
+            said.append(f"{kind} reaches {target:.0%} {spread(found, '.2f', 1)}x faster than {BASE}.")
     return " ".join(said)

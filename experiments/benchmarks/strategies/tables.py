@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from experiments.common.tables import Found, disturbed, number, table
 
 BRIEF_WORKLOAD = "digits"
-"""Whose tables stand in the README too, with fewer columns."""
-_BRIEF = ("s to {}%", "accuracy", "step", "over the WAN", "verdict")
+"""Whose table stands on the page of the strategies, with fewer columns."""
 
 
 def strategies(points: Sequence[Found]) -> str:
@@ -23,15 +22,26 @@ def strategies(points: Sequence[Found]) -> str:
 
 
 def brief(points: Sequence[Found]) -> str:
-    """Of `BRIEF_WORKLOAD` a table for each topology: a row a strategy, the first to reach the target on top."""
-    chosen = [point for point in points if point["asked"]["workload"] == BRIEF_WORKLOAD]
-    sections = []
-    for topo in sorted({point["asked"]["topo"] for point in chosen}):
-        here = sorted((point for point in chosen if point["asked"]["topo"] == topo), key=_reached_s)
-        target = number(here[0]["result"]["metric"]["target"], ".0f", 100)
-        rows = [[f"`{point['asked']['kind']}`", *_brief_cells(point)] for point in here]
-        sections.append(f"**{topo}**\n\n{table(('strategy', *(head.format(target) for head in _BRIEF)), rows)}")
-    return "\n\n".join(sections)
+    """Return a row for each strategy on `BRIEF_WORKLOAD`, the first to reach the target over the first link on top."""
+    by_topo: dict[str, dict[str, Found]] = {}
+    for point in (point for point in points if point["asked"]["workload"] == BRIEF_WORKLOAD):
+        by_topo.setdefault(point["asked"]["topo"], {})[point["asked"]["kind"]] = point
+    first, *others = sorted(by_topo)
+    ranked = sorted(by_topo[first].values(), key=_reached_s)
+    target = number(ranked[0]["result"]["metric"]["target"], ".0f", 100)
+    heads = ("strategy", f"s to {target}%, {first}", "accuracy", "step", "over the WAN", "verdict")
+    return table(
+        (*heads, *(f"s to {target}%, {topo}" for topo in others)),
+        [
+            [
+                f"`{kind}`",
+                *_brief_cells(point),
+                *(_brief_cells(by_topo[topo][kind])[0] if kind in by_topo[topo] else "-" for topo in others),
+            ]
+            for point in ranked
+            if (kind := point["asked"]["kind"])
+        ],
+    )
 
 
 def _brief_cells(point: Found) -> list[str]:

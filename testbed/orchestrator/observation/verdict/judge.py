@@ -5,41 +5,40 @@ threshold above which the run is `suspect` and one above which it is `invalid`, 
 a link follows the schedule: figures are held against what was asked at their time, and those within a round trip and
 a second of a change, or while a link is down, against nothing.
 
-| rule | suspect | invalid | why |
-| --- | --- | --- | --- |
-| WAN rate, idle, busy, in training (past two standard errors) | 2% | 5% | communication time is in proportion to it |
-| WAN delay, one way and both: typical idle and busy, least in training; past jitter | 1 ms or 2% | 3 times | likewise |
-| gaps between packets of a burst against its rate, 90th percentile | 100% | - | bursts are another queue |
-| seconds with the delay line's p99 later than 2 ms or 2% of the delay | 5% | 25% | late packets are another link |
-| packets the shaper lost against those it was to lose | - | 5 standard deviations | another loss |
-| packets lost for want of room in the delay line | - | any | a loss nobody asked for |
-| packets dropped by a processor's backlog (softnet), of the machine | - | any | likewise, and no link counts it |
-| a measurement that gave nothing; events that cannot be read | any | - | what is not known is not vouched for |
-| steps, results, measurements or counters that a whole record has and this one lacks | any | - | no evidence |
-| counters silent for 4 s, or probes of a link that is up for 8 s, wall-clock | any | - | no evidence |
-| a stopped process, by how much steps took longer than others meanwhile | 2% or unknown | 5% | others wait for it |
-| single steps above 5x the typical one; not with loss, jitter, traffic of others | 2% | - | nothing explains them |
-| phases that took longer than their device takes, in each step the latest rank's | 2% | 5% | others wait for it |
-| messages of workers waiting for a core, mean over ranks | 10% | 30% | they wait for cores, not for the network |
-| cores idle on average during training | below 10% | below 2% | likewise |
-| time in which somebody waited for a core (pressure); not of paced runs | 50% | 85% | in good runs 3% to 20% was seen |
-| seconds with cores idle below 10%, or pressure above 50%; 2 s at least; not of paced runs | 10% | - | a mean hides |
-| seconds with pressure above 85%; not of paced runs | - | 25% | likewise |
-| a node stopped by a quota of its cgroup | 1% | 10% | a stop looks like a stall of the network |
-| steal during training, of a core | 2% | 10% | another machine took the cores |
-| steal during training, of paced runs | 10% | 30% | what it makes late is judged above (decision 0014) |
-| wire bytes of all workers over payload | - | below 0.98 | traffic went around the links |
-| bytes put down at the rendezvous while training, by all nodes | - | 64 KiB | traffic went around the links |
-| requests at the rendezvous that were malformed or beyond a limit | any | - | an attempt at it |
-| an interface that is not emulated in a node | - | any | likewise |
-| ranks that ended with different parameters | - | any | they trained different models |
-| a rank that began late; not of paced runs | 50 ms | 0.5 s | the first step holds its lateness |
-| a worker that the others went on without, if no event took it | any | - | fewer workers did the rest |
-| a worker that sent more messages than a run's record takes | any | - | it waited for that, not for the network |
-| a user's script of which no worker sent anything (500 bytes) over the links | - | any | another network carried it |
-| a worker of such a script that sent nothing, or never joined a process group | any | - | the others ran without it |
-| a compressor given to such a script whose hook did not take it | any | - | the record would name it |
-| the collector's lateness | 1 s | - | its intervals are not what they say |
+| rule | suspect | invalid |
+| --- | --- | --- |
+| WAN rate, idle, busy, in training (past two standard errors) | 2% | 5% |
+| WAN delay, one way and both: typical idle and busy, least in training; past jitter | 1 ms or 2% | 3 times |
+| gaps between packets of a burst against its rate, 90th percentile | 100% | - |
+| seconds with the shaper's p99 later than 2 ms or 2% of the delay | 5% | 25% |
+| packets that the shaper lost against its target | - | 5 standard deviations |
+| packets beyond the shaper's capacity, or dropped by the machine's CPU backlog (softnet) | - | any |
+| a measurement without a result; unreadable events | any | - |
+| missing steps, results, measurements or counters | any | - |
+| counters silent for 4 s, or probes of a link that is up for 8 s, wall-clock | any | - |
+| a stopped process, by how much longer steps took meanwhile | 2% or unknown | 5% |
+| single steps above 5x the typical one; not with loss, jitter or background traffic | 2% | - |
+| phases longer than the device takes, each step's latest rank | 2% | 5% |
+| messages waiting for a core, mean over ranks | 10% | 30% |
+| cores idle on average in training | below 10% | below 2% |
+| time in which a process waited for a core (pressure); not paced | 50% | 85% |
+| seconds with cores idle below 10%, or pressure above 50%; 2 s at least; not paced | 10% | - |
+| seconds with pressure above 85%; not paced | - | 25% |
+| a node stopped by its cgroup's quota | 1% | 10% |
+| CPU steal in training, of a core; not paced | 2% | 10% |
+| CPU steal in training, of a core; paced | 10% | 30% |
+| wire bytes of all workers over payload | - | below 0.98 |
+| bytes stored at the rendezvous in training, all nodes | - | 64 KiB |
+| malformed or oversized requests at the rendezvous | any | - |
+| an interface in a node that is not emulated | - | any |
+| ranks that ended with different parameters | - | any |
+| a rank that began late; not paced | 50 ms | 0.5 s |
+| a worker lost without an event, others continued | any | - |
+| a worker that sent more messages than the record takes | any | - |
+| a script of which no worker sent 500 bytes over the links | - | any |
+| a worker of a script that sent nothing, or joined no process group | any | - |
+| a compressor given to a script that no hook took | any | - |
+| timing error of the collector | 1 s | - |
 
 Not judged: drops of a link's own queue (`drops` of `link` events), since a full queue drops on a real link too; rounds
 of receiving that ended early (`softnet_squeezed`), which delay packets by what lateness and probes show; gaps between

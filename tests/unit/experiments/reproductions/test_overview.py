@@ -36,10 +36,11 @@ def test_the_ledger_says_what_is_recorded(path: Path, name: str) -> None:
     for one in results.values():
         row = found[one["system"]]
         emulated, interval = one["emulated"], one["interval"]
-        assert row[1] == one["class"] and float(row[2]) == pytest.approx(one["claimed"], abs=0.005)
+        assert row[1] in one["class"] and row[1] in ("paper", "own")
+        assert float(row[2]) == pytest.approx(one["claimed"], abs=0.005)
         assert row[3] == "-" if emulated is None else float(row[3]) == pytest.approx(emulated, abs=0.005)
         assert (row[4] == "-") == (interval is None) and row[5] == str(one["repeats"]["counted"])
-        assert row[6].startswith(one["standing"]) and (one["verdict"] is not None or "no verdict" in row[6])
+        assert row[6].startswith("no verdict" if one["verdict"] is None else one["standing"])
 
 
 def test_all_pages_are_as_they_would_be_written(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_ratio_without_a_verdict_has_no_way_to_the_next() -> None:
 def test_what_was_never_measured_has_a_row_without_figures(tmp_path: Path) -> None:
     (one,) = recorded([system()], tmp_path)
     assert "| 1.50 | - | - | 0 | not measured |" in ledger_table([one])
-    assert overview.claims_table([one]).endswith("| -, not measured | - | - |")
+    assert overview.claims_table([one]).endswith("| - | - |")
 
 
 def test_a_verdict_that_the_interval_does_not_settle_says_so() -> None:
