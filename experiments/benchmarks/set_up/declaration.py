@@ -6,12 +6,4 @@ from experiments.benchmarks.set_up import measure, tables
 from experiments.common.benchmark import Benchmark
 from experiments.common.tables import Extract
 
-BENCHMARK = Benchmark(
-    measure,
-    tables.set_up,
-    order=60,
-    extract=Extract(
-        lambda row: row["nodes"] in ("128", "1000"),
-        heads=("nodes", "system", "up, s", "down, s", "times plain Mininet"),
-    ),
-)
+BENCHMARK = Benchmark(measure, tables.set_up, order=60, extract=Extract(lambda _row: False))
