@@ -15,7 +15,8 @@ class HostCosts:
     """Seconds of a host, as `device.host_s` gives them. Emulated: ranks wait for as long."""
 
     collective_s: float = 0.0
-    """Seconds from the call of a collective until it sends: its launch, negotiation among ranks and the like."""
+    """Seconds from the call of a collective until it sends: its launch, negotiation among ranks and the like. A
+    reduce-scatter and the all-gather after it, which are an all-reduce in two halves, have half of it each."""
     segment_s: float = 0.0
     """Seconds from a segment's arrival until it is passed on: copies, sums and waking up."""
 

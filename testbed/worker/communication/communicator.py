@@ -208,14 +208,16 @@ class Communicator:
         issue = functools.partial(self.connections.receive, arrived, source)
         return self._message(f"receive from rank {source}", issue, lambda: [self.accelerator.back(payload, arrived)])
 
-    def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
-        """Start a collective of Longhaul's own; return its pending result.
+    def submit(
+        self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = (), share: float = 1.0
+    ) -> Pending:
+        """Start a collective of Longhaul's own, or a `share` of one; return its pending result.
 
         Its ranks (all, or those `among` them) submit the same in one order. It shares gloo's connections, not the GIL.
         """
         peers = self._all_ranks(channel, self._submitted[channel, among])
         self._submitted[channel, among] += 1
-        return self._in_turn(what, lambda: collective(peers))
+        return self._in_turn(what, self.host.starting(lambda: collective(peers), share))
 
     def peers(self, channel: int) -> Peers:
         """Return all ranks, for messages in a channel without collectives; they keep their order from rank to rank."""
@@ -275,18 +277,19 @@ class Communicator:
 
     def _collective(self, what: str, issue: Issue, result: Result, *, control: bool = False) -> Pending:
         if self.host.costs.collective_s:
-            return self._in_turn(what, lambda: wait_through(issue, result), control=control)
+            through = functools.partial(wait_through, issue, result)
+            return self._in_turn(what, through if control else self.host.starting(through))
         work = self._issue(what, issue)
         if work is None:
             return Pending(self, what, work, result, Nothing().wait)
-        through = self.accelerator.until_through(work.wait)
-        return Pending(self, what, work, result, self.stopwatch.follow(through))
+        end = self.stopwatch.follow(self.accelerator.until_through(work.wait))
+        return Pending(self, what, work, result, end)
 
-    def _in_turn(self, what: str, work: Result, *, control: bool = False) -> Pending:
+    def _in_turn(self, what: str, work: Result) -> Pending:
         """Start what comes after all collectives before it, in the thread of Longhaul's own."""
         self._mark()
         end = self.stopwatch.start()
-        job = self._thread.submit(Job(work if control else self.host.starting(work), end))
+        job = self._thread.submit(Job(work, end))
         return Pending(self, what, job, job.result, end)
 
     def _message(self, what: str, issue: Issue, result: Result) -> Pending:

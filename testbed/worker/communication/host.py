@@ -24,11 +24,11 @@ class Host:
         """
         self.costs, self._dilation = costs, dilation
 
-    def starting(self, work: Callable[[], Done]) -> Callable[[], Done]:
-        """Return the work of a collective, with the wait before it sends."""
+    def starting(self, work: Callable[[], Done], share: float = 1.0) -> Callable[[], Done]:
+        """Return the work of a collective, or of a share of one, with the wait before it sends."""
 
         def begun() -> Done:
-            time.sleep(self._dilation() * self.costs.collective_s)
+            time.sleep(self._dilation() * share * self.costs.collective_s)
             return work()
 
         return begun if self.costs.collective_s else work

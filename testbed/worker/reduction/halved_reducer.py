@@ -123,7 +123,7 @@ class HalvedReducer(Reducer):
         return self._submit("all_gather", tensor, gather)
 
     def _submit(self, what: str, tensor: Tensor, half: Callable[[Peers], list[Tensor]]) -> Pending:
-        return self.comm.submit(f"{what} of {tensor.nbytes} bytes by {self._name}", half)
+        return self.comm.submit(f"{what} of {tensor.nbytes} bytes by {self._name}", half, share=0.5)
 
 
 def halves_of(collectives: Collectives) -> Halves:

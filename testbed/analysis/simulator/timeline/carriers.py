@@ -10,7 +10,7 @@ import numpy as np
 from testbed.analysis.simulator.model.network import Network, Times
 from testbed.analysis.simulator.model.traffic import algorithm_of
 from testbed.analysis.simulator.timeline import collectives
-from testbed.analysis.simulator.timeline.collectives import CHAIN, LIBRARY
+from testbed.analysis.simulator.timeline.collectives import CHAIN, HALF, LIBRARY
 from testbed.analysis.simulator.timeline.period_skip import PeriodSkip
 from testbed.analysis.simulator.timeline.rings import UnderWay
 from testbed.core.costs.collective import CHAIN_CHUNK_BYTES
@@ -89,7 +89,8 @@ class Carriers:
             queue = self._queues[whose]
             if queue and thread not in self._active:
                 one = queue.popleft()
-                at_s = np.maximum(one.issued_s, self._free_s[thread]) + self._network.host.collective_s
+                start_s = self._network.host.collective_s * (0.5 if one.kind == HALF else 1.0)
+                at_s = np.maximum(one.issued_s, self._free_s[thread]) + start_s
                 how = one.algorithm, one.kind, one.size, at_s, one.root, one.chunk_bytes
                 one.under_way = collectives.begin(self._network, *how)
                 self._active[thread] = one

@@ -25,13 +25,16 @@ class Group(Communicator):
         self.stopwatch = parent.stopwatch
         self.clock = parent.clock
 
-    def submit(self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = ()) -> Pending:
+    def submit(
+        self, what: str, collective: Collective, *, channel: int = 0, among: tuple[int, ...] = (), share: float = 1.0
+    ) -> Pending:
         assert channel == 0 and not among, "a group has one channel of its parent's"
         return self._parent.submit(
             what,
             lambda peers: collective(Subset(peers, self._members)),
             channel=self._channel,
             among=tuple(self._members),
+            share=share,
         )
 
     def error(self, what: str, cause: BaseException) -> CollectiveError:

@@ -89,6 +89,13 @@ def test_a_host_s_time_for_each_slice_costs_a_ring_nothing_until_it_outlasts_the
     assert Nccl(host_s=80e-3).all_reduce_s(size, ONE_GBIT) == pytest.approx(sends * 2 * 80e-3 + 2.5 * 0.02)
 
 
+@pytest.mark.parametrize(("nodes", "size_mib", "ms"), [(4, 128, 175), (4, 256, 363), (8, 128, 208), (8, 256, 443)])
+def test_without_shaping_a_host_s_time_for_each_slice_explains_nccl(nodes, size_mib, ms):
+    open_10g = replace(aws(nodes, 0, 10), round_trip_s=0.2e-3)
+    assert 1e3 * NCCL.all_reduce_s(size_mib * MIB, open_10g) < 0.94 * ms
+    assert 1e3 * Nccl(host_s=1.9e-3).all_reduce_s(size_mib * MIB, open_10g) == pytest.approx(ms, rel=0.05)
+
+
 def test_delay_costs_a_nccl_ring_nothing_until_a_round_trip_outlasts_a_chunk():
     size = 256 * MIB
     starts_s = NCCL.start_round_trips * ONE_GBIT.round_trip_s

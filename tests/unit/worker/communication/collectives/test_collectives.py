@@ -41,7 +41,7 @@ class Direct(Communicator):
         super().__init__(peers.index, peers.size, timeout_s=1)
         self.peers = peers
 
-    def submit(self, what, collective):  # type: ignore[no-untyped-def]
+    def submit(self, what, collective, *, share=1.0):  # type: ignore[no-untyped-def]
         return self._done(collective(self.peers))
 
 
