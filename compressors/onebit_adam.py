@@ -29,7 +29,7 @@ class OneBitAdam(CompressedAdam):
     their parameters.
 
     Args:
-        warm_up_steps: Uncompressed Adam steps at the start. The paper takes 15 to 25 % of all steps, until v is stable.
+        warm_up_steps: Uncompressed Adam steps at the start; the paper: 15 to 25 % of all. They last until v is stable.
             In a run of 80 steps they send 27 % of the uncompressed bytes, most of the total.
         learning_rate: Adam's learning rate; null: the workload's.
         beta1: Decay of the first moment.

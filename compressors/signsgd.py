@@ -25,8 +25,7 @@ class SignSGD(MajorityVote):
     Keeps no state.
 
     Args:
-        learning_rate: Step size; null: the workload's learning rate. That is meant for gradients, and mostly far too
-            large.
+        learning_rate: Step size; null: the workload's, mostly far too large. That is meant for gradients.
 
     Raises:
         ValueError: learning_rate is not in (0, 10).

@@ -31,8 +31,7 @@ class Signum(MajorityVote):
 
     Args:
         momentum: Momentum; null: the SGD's of the workload.
-        learning_rate: Step size; null: the workload's learning rate. That is meant for gradients, and mostly far too
-            large.
+        learning_rate: Step size; null: the workload's, mostly far too large. That is meant for gradients.
 
     Raises:
         ValueError: momentum is not in [0, 1), or learning_rate not in (0, 10).

@@ -32,7 +32,7 @@ class Threshold(Sparsifier):
     Keeps no state.
 
     Args:
-        threshold: Least magnitude sent, in units of the gradient.
+        threshold: Least magnitude sent, in RMS of the bucket, or in units of the gradient with relative=false.
         relative: `threshold` is a multiple of the bucket's RMS.
 
     Raises:

@@ -42,9 +42,9 @@ class ZeroOneAdam(CompressedAdam):
 
     Args:
         variance_renewals: Variance renewals before their distance doubles (kappa).
-        freeze_step: Step at which the variance freezes. From then on averages may be skipped. Up to there 45 of 100
-            steps are uncompressed: they send 52 % of the uncompressed bytes in a run of 80 steps, 13 % in one of 400,
-            most of the total. Freezing too early diverges: at step 40, one of three trainings of glyphs did.
+        freeze_step: Step at which the variance freezes; too early diverges. From then on averages may be skipped.
+            Up to there 45 of 100 steps are uncompressed: they send 52 % of the uncompressed bytes in a run of 80 steps,
+            13 % in one of 400, most of the total. Frozen at step 40, one of three trainings of glyphs diverged.
         interval_steps: Steps after which averages become half as frequent.
         longest_interval: Most steps between averages (H).
         learning_rate: Adam's learning rate; null: the workload's.

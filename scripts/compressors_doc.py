@@ -23,14 +23,41 @@ _ROUTES = {"gather": "Gathered", "sum": "Summed", "own": "Own exchange"}
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Yield the route of each compressor, and its line: what it does, feedback and promises, and its paper."""
-    for name in compressor_catalogue.names():
-        codec = catalogue.case(compressor_catalogue.part(name)).make()
-        text = inspect.getdoc(type(codec)) or ""
-        feedback = [] if codec.feedback_kind == "off" else [codec.feedback_kind]
-        said = ", ".join([*feedback, *_promises(codec)])
+    """Yield the route of each compressor, and its line: what it does, feedback and promises, and its paper.
+
+    Variants of a compressor, which are named after it, share its line.
+    """
+    names = compressor_catalogue.names()
+    for name in names:
+        if any(_is_variant(name, other) for other in names):
+            continue
+        codec = _made(name)
+        text, said = inspect.getdoc(type(codec)) or "", _said(codec)
+        titles = [f"`{name}`", *(_variant(other, name, said) for other in names if _is_variant(other, name))]
         about = "; ".join(filter(None, (_summary(text), said, _paper(text))))
-        yield _route(codec), f"- `{name}`: {about}."
+        yield _route(codec), f"- {', '.join(titles)}: {about}."
+
+
+def _is_variant(name: str, of: str) -> bool:
+    part = compressor_catalogue.part
+    return name.startswith(f"{of}_") and part(name).target == part(of).target
+
+
+def _variant(name: str, of: str, said: str) -> str:
+    """Return the name of a variant, the parameters that it changes, and its promises if they are others."""
+    usual, own = (compressor_catalogue.part(one).params for one in (of, name))
+    changed = [f"`{key}={value}`" for key, value in own.items() if value != usual.get(key)]
+    other = _said(_made(name))
+    return f"`{name}` ({', '.join(changed)}{'' if other == said else f'; {other}'})"
+
+
+def _made(name: str) -> Compressor:
+    return catalogue.case(compressor_catalogue.part(name)).make()
+
+
+def _said(codec: Compressor) -> str:
+    """Return the feedback of a compressor and its promises."""
+    return ", ".join([*([] if codec.feedback_kind == "off" else [codec.feedback_kind]), *_promises(codec)])
 
 
 def _summary(text: str) -> str:

@@ -13,8 +13,8 @@ _HEAD = """# Metrics
 Served at `/metrics` on loopback during a run (port 9464 or `metrics_port=`; 0 takes a free one and prints it), and kept
 time-stamped in `metrics.openmetrics`. Names in `_total` are counters, others gauges. All have the labels `run`, `topo`
 and `compressor`, and those of their section. Times are emulated. A scraped run ends after its last values have been
-scraped twice, at most three intervals or ten seconds later: scrape every five seconds or more often.
-`scripts/metrics_doc.py` writes this page from `testbed/core/record/metrics.py`.
+scraped twice, at most three intervals or ten seconds later: scrape every five seconds or more often, or values
+are lost. `scripts/metrics_doc.py` writes this page from `testbed/core/record/metrics.py`.
 """
 
 

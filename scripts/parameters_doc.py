@@ -61,10 +61,11 @@ PARTS = {
 _HEAD = """# Parameters
 
 Set a parameter by its key: `compressor=topk compressor.density=0.001`. A line gives the key and its default, the
-values allowed, and the meaning in one sentence; `longhaul show KIND NAME` prints all of it. *Shared* names lines at the
-head of a section, `NAME` the plug-in. A default without a point takes integers. Write rates, sizes, times and
-percentages with a unit: `strategy.bucket_size='8 MiB'`, and objects as `{_target_: module.Class, key: value}`. Times
-are emulated; rates hold each way. `scripts/parameters_doc.py` writes this page.
+values allowed, and the meaning in one sentence; `longhaul show KIND NAME` prints all of it; for what is inside a
+strategy, see the class's docstring. *Shared* names lines at the head of a section, `NAME` the plug-in. A default
+without a point takes integers. Write rates, sizes, times and percentages with a unit: `strategy.bucket_size='8 MiB'`,
+and objects as `{_target_: module.Class, key: value}`. Times are emulated; rates hold each way.
+`scripts/parameters_doc.py` writes this page.
 """
 
 
@@ -206,7 +207,7 @@ def _home(several: Sequence[Entry], at_home: Mapping[str, str]) -> str | None:
 
 
 def _link(page_name: str) -> str:
-    return f"- All: [{page_name.removesuffix('.md')}]({page_name})."
+    return f"- Parameters: [{page_name.removesuffix('.md')}]({page_name})."
 
 
 def _parts(at_home: Mapping[str, str]) -> Iterator[str]:

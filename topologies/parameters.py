@@ -72,11 +72,11 @@ class Impairments(TypedDict, total=False):
     loss: Ratio
     """Mean share of lost packets."""
     loss_burst_packets: NotNegative
-    """Mean burst length (Gilbert-Elliott); 0: independent losses."""
+    """Mean length of the bad state, in packets (Gilbert-Elliott); 0: independent losses."""
     bad_loss: Ratio
-    """Share of packets lost in bursts. In the bad state."""
+    """Share of packets lost while in the bad state."""
     good_loss: Ratio
-    """Share of packets lost between bursts. In the good state."""
+    """Share of packets lost while in the good state."""
     duplicate: Ratio
     """Share of packets duplicated."""
     reorder: Ratio

@@ -183,7 +183,7 @@ def _said(rate_gbit_s: float, by_clients: Mapping[int, Arms]) -> str:
     )
     return (
         f"Compression pays, as measured: **{measured(by_clients)}**; by the formula: **{one.crossing}**"
-        f" ({found.crossing_overlapping} if updates are handled while others arrive). Medians: v_c / v_d"
+        f"; if updates were handled while others arrive: {found.crossing_overlapping}. Medians: v_c / v_d"
         f" {', '.join(codecs)};"
         f" {one.rate_bit_s / 1e9:.3g} Gbit/s of payload. {NEAR} clients break even at"
         f" {found.near_bit_s / 1e9:.2g} Gbit/s."

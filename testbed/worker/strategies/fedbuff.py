@@ -83,8 +83,8 @@ class FedBuff(Strategy):
         speeds: Relative speed of each worker; null: all 1. At 0.5 a client takes twice as long.
         straggler_sigma: Sigma of clients' lognormal slow-down, drawn each time. See
             `testbed.worker.methods.federated.clients.slowness`.
-        uplink: Parameters of updates: strategy.uplink; payload=delta. No codec that uses bounds, since these follow
-            rounds.
+        uplink: Parameters of updates: as strategy.uplink, with payload=delta only. No codec that uses bounds, since
+            these follow rounds.
         downlink: Codec of models: zstd or raw.
         round_timeout_s: Longest wait for a model, then for its update. A model may be in flight that long; the update's
             time includes the worker's training.

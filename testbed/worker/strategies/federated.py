@@ -84,8 +84,8 @@ class Federated(ServerStrategy):
         attack: Attack of the first `attackers` clients.
         attackers: Number of attackers.
         secure: Secure sums: the server learns nothing else.
-        uplink: Parameters of updates: strategy.uplink; payload=delta.
-        downlink: Parameters of models: strategy.downlink; payload=delta.
+        uplink: Parameters of updates: as strategy.uplink, with payload=delta only.
+        downlink: Parameters of models: as strategy.downlink, with payload=delta only.
 
     Raises:
         ValueError: a parameter is not one of these.

@@ -73,8 +73,8 @@ class KFAC(BucketedStrategy):
             or Adam the step is another.
         factor_every: Steps between computations of factors.
         inverse_every: Steps between inversions; a multiple of `factor_every`.
-        factor_fusion: Factors that travel together; never different owners'. layers: no fusion; null: one after
-            backward, mg_wfbp while they are computed.
+        factor_fusion: Factors that travel together; null: one, or mg_wfbp while factors are computed. Never different
+            owners'. layers: no fusion.
         factor_group_size: Size of a group of factors (factor_fusion=size).
         compress: Compressed traffic. Results that owners send back are not.
 

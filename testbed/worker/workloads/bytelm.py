@@ -48,7 +48,7 @@ class Bytelm(NumberedWorkload):
     Args:
         learning_rate: Learning rate.
         optimizer: Optimizer; SGD has Nesterov momentum.
-        momentum: Momentum of SGD. AdamW has its own.
+        momentum: Momentum of SGD; AdamW has 0.9 and 0.95.
         widening: Inner width of each block, in multiples of 128. Different ones make an uneven model.
 
     Raises:

@@ -45,8 +45,8 @@ class Host(Event, name="host"):
     """CPU seconds of sampling, and of all observing. Observing is the process that builds, records, serves metrics and
     displays."""
     foreign_cpu_s: Number | None = None
-    """User CPU seconds of other processes. In the interval. Unknown with docker, or where a process of the run ended.
-    Records without the key leave no step out."""
+    """User CPU seconds of other processes, in the interval; null: unknown, as with docker. So too where a process of
+    the run ended. Records without the key leave no step out."""
     stopped_processes: Count | None = None
     """Processes stopped by signals, and frozen nodes. Those of the run, now."""
     cpu_count: Count | None = None

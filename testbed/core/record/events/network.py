@@ -58,7 +58,7 @@ class Measurement(Event, name="measurement"):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignInterface(Event, name="foreign_interface"):
-    """A node has an interface from outside. Longhaul did not make it, and traffic may bypass the emulated links."""
+    """A node has an interface that Longhaul did not make: traffic may bypass the links."""
 
     node: Text
     interface: Text
@@ -77,7 +77,7 @@ class Link(Event, name="link"):
     """False for a node's access link."""
     wire_bytes: Count
     packets: Count
-    """Bytes and packets, without probes. Bytes are without background traffic too."""
+    """Bytes without probes and background traffic, and packets without probes."""
     drops: Count
     """Packets that the queue dropped."""
     backlog_bytes: Count
@@ -144,7 +144,7 @@ class Background(Event, name="background"):
     """Longest delay of a flow's beginning. In the interval."""
     wire_bytes: Count
     ack_wire_bytes: Count
-    """Bytes at the far end, and the other direction's."""
+    """Bytes on the wire at the far end, and what these flows cost the other direction."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,8 +70,7 @@ class Model(WorkerEvent, name="model"):
     parameters: Count
     """Trainable parameters."""
     dense_bytes_step: Number
-    """Bytes of all ranks per uncompressed ring step. For kv_transfer all keys and values as float16, for each decoded
-    byte."""
+    """Bytes of all ranks per uncompressed ring step; kv_transfer: all keys and values as float16, per decoded byte."""
     metric_name: Text | None
     """Name of the metric, if there is one."""
     metric_target: Number | None
@@ -97,7 +96,7 @@ class Start(WorkerEvent, name="start"):
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseTimes(Record):
-    """Seconds by phase; all but `communicate` add up."""
+    """Seconds by phase; all but `communicate` add up to the step."""
 
     forward: Number
     """Forward, and drawing the batch."""
@@ -134,8 +133,8 @@ class Step(StepEvent, name="step"):
     """CPU seconds of the training thread; of the accelerator, by its events, where the rank's node has one."""
     late_s: Number | None
     behind_s: Number | None
-    """Time sent, and ended, later than a device. Null without a pacing device. What remains behind at the next send
-    counts in that step's `late_s`."""
+    """Time by which the rank sent, and ended the step, later than its device would; null without pacing. What remains
+    behind at the next send counts in that step's `late_s`."""
     queued_s: Number
     """Time that messages waited for a core."""
     payload_bytes: Count
@@ -186,7 +185,7 @@ class UsedFile(Record):
     path: Text
     """Absolute, or relative to the repository. A folder's ends with a slash."""
     sha256: Text | None
-    """Digest; null above 64 MiB, 10,000 files. Null too for a file that changed during the run."""
+    """Digest; null above 64 MiB, 10,000 files or 1 GiB in all, or if it changed."""
     size_bytes: Count | None
     """Size; null if it changed during the run."""
     modified_s: Number
@@ -297,6 +296,6 @@ class Change(Event, name="change"):
     """`t_s` minus `asked_s`."""
     before: Annotated[dict[Text, Any], FEW]
     after: Annotated[dict[Text, Any], FEW]
-    """Fields of the link's profile. They are in base units of emulated time."""
+    """Fields of the link's profile, in base units. Times are emulated."""
     cause: Text
     """Entry as the user wrote it."""

@@ -85,7 +85,7 @@ class Gate(StepEvent, name="gate"):
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedRound(StepEvent, name="federated_round"):
-    """A round of strategy=federated ended. With `came` 0 the model stays, and there is no `round`."""
+    """A round of strategy=federated ended."""
 
     order_in_step: ClassVar[int] = 1
 
@@ -93,7 +93,7 @@ class FederatedRound(StepEvent, name="federated_round"):
     asked: Count
     """Clients selected."""
     came: Count
-    """Clients whose updates count; 0: the model stays."""
+    """Clients whose updates count; 0: the model stays, and there is no `round` event."""
     available: Count
     """Clients that could be selected."""
     late: Count
@@ -110,7 +110,7 @@ class FederatedRound(StepEvent, name="federated_round"):
     """Sum, and longest, of clients' times. Those that were cut are included."""
     clients: Counts
     ranks: Counts
-    """Each of these clients, and its worker's rank."""
+    """All clients counted, cut ones included, and their workers' ranks."""
     elapsed_s: Numbers
     """Times of these."""
 

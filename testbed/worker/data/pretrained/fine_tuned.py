@@ -43,7 +43,7 @@ class FineTuned(NumberedWorkload):
     Args:
         learning_rate: Learning rate.
         optimizer: Optimizer; SGD has Nesterov momentum.
-        momentum: Momentum of SGD. AdamW has its own.
+        momentum: Momentum of SGD; AdamW has 0.9 and 0.999.
         pretrained: Start from the pretrained weights. false, to compare with: weights drawn from the seed.
 
     Raises:

@@ -31,8 +31,8 @@ class NextByte(NumberedWorkload):
     Args:
         learning_rate: Learning rate.
         optimizer: Optimizer; SGD has Nesterov momentum.
-        momentum: Momentum of SGD. AdamW has 0.9 and 0.95.
-        weight_decay: Weight decay.
+        momentum: Momentum of SGD; AdamW has 0.9 and 0.95.
+        weight_decay: Weight decay of AdamW.
         clip_norm: Largest norm of a step's gradients; null: unlimited.
         width: Width of the transformer. The model may have 1.5 million parameters.
         blocks: Blocks of the transformer.

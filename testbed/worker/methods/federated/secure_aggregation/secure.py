@@ -24,7 +24,7 @@ class Secure:
         privacy: Workers that, with the server, learn only sums (T).
         dropouts: Workers that may drop out of a round (D). A round that lost more has no sum, and fails.
         step: Quantisation step. A sum of N is off by N step / 2 at most.
-        largest: Largest magnitude of an element. A worker with a larger one drops out of that round.
+        largest: Largest magnitude of an element; a worker with a larger one drops out of the round.
         server: Assumed behaviour of the server. See
             `testbed.worker.methods.federated.secure_aggregation.mask_code.MaskCode`.
         drop: Share of workers that drop out, to measure the cost. Rounded down, others in each round: they give shares

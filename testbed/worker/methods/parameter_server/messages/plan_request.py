@@ -57,8 +57,8 @@ class Direction:
     """Settings of one direction, with the defaults that a user gets."""
 
     payload: Annotated[str, Choice(PAYLOADS["up"])] = "delta"
-    """Form in which parameters travel. params: values; delta: values less what the receiver has; grad: the mean
-    gradient of the round's batches, upwards alone. Other tensors travel as they are."""
+    """Form of parameters; params: values; delta: values less what the receiver has; grad: mean gradient, upwards alone.
+    It is the mean of the round's batches. Other tensors travel as they are."""
     codec: Annotated[str | Compressor, _AskedCodec()] = _RUNS_OWN
     """Codec of large parameters; compressor: the run's. sz3 and int8_zstd follow bounds, zstd and raw lose nothing."""
     algorithm: Annotated[str, Choice(ALGORITHMS)] | None = None

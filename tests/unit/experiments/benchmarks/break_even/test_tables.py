@@ -72,7 +72,7 @@ def test_the_table_says_from_how_many_clients_on_it_pays() -> None:
     near, always = tables.break_even(points(5, 4, 16) + points(0.5, 2, 4)).split("**The server's link at ")[:0:-1]
     assert near.startswith("5 Gbit/s**") and always.startswith("0.5 Gbit/s**")
     assert "as measured: **as long either way at 11.7 clients**; by the formula: **from 12 clients on**" in near
-    assert "(from 23 clients on if updates are handled while others arrive)" in near
+    assert "; if updates were handled while others arrive: from 23 clients on. Medians" in near
     assert "up 250 / 500 MB/s and R = 5.00, down 125 / 500 MB/s" in near and "4 Gbit/s of payload" in near
     assert "| 4 | 26.0 [25.0 to 27.0] (26.0) | 35.2 [34.2 to 36.2] (35.2) | 0.74 (0.74) |" in near
     assert "as measured: **always, with 2 to 4 clients**; by the formula: **always**" in always
