@@ -21,6 +21,19 @@ from tests.distributed.carried import carried_bytes
 from tests.distributed.harness import TIMEOUT_S
 
 LARGE_BYTES = 6 << 20
+
+
+class Counting(Accelerator):
+    """An accelerator that counts the bytes that were put back."""
+
+    back_bytes = 0
+
+    def back(self, tensor: torch.Tensor, arrived: torch.Tensor) -> torch.Tensor:
+        """Return the tensor with what has arrived."""
+        self.back_bytes += 0 if arrived is tensor else tensor.nbytes
+        return super().back(tensor, arrived)
+
+
 rank, world_size, port, connections, host_ms = map(int, sys.argv[1:6])
 comm = Communicator.connect(
     rank=rank,
@@ -29,7 +42,7 @@ comm = Communicator.connect(
     port=port,
     interface="lo",
     timeout_s=TIMEOUT_S,
-    accelerator=Accelerator(stages=sys.argv[6] == "staged"),
+    accelerator=(accelerator := Counting(stages=sys.argv[6] == "staged")),
     connections=Connections(connections, least_bytes=1),
 )
 comm.host = Host(HostCosts(collective_s=host_ms / 1e3))
@@ -41,11 +54,13 @@ def payload(size: int) -> torch.Tensor:
 
 got: dict[str, object] = {}
 sent: dict[str, int] = {}
+put_back: dict[str, int] = {}
 
 
 def note(name: str, tensors: list[torch.Tensor]) -> None:
     got[name] = [tensor.tolist() for tensor in tensors]
     sent[name], comm.payload_bytes = comm.payload_bytes, 0
+    put_back[name], accelerator.back_bytes = accelerator.back_bytes, 0
 
 
 pending = comm.all_reduce(torch.arange(5.0) * (rank + 1))
@@ -81,4 +96,4 @@ comm.barrier()
 got["carried"] = [size - before.get(place, 0) for place, size in carried_bytes().items()]
 got["seconds"] = comm.stopwatch.take_s()
 comm.close()
-sys.stdout.write(json.dumps({"got": got, "sent": sent}))
+sys.stdout.write(json.dumps({"got": got, "sent": sent, "put_back": put_back}))

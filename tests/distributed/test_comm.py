@@ -74,6 +74,15 @@ def test_bytes_over_all_ranks_are_the_closed_forms(ranks: list[dict[str, Any]]) 
     assert max(answer["got"]["control_bytes"] for answer in ranks) == 3 * 8 * (P - 1)
 
 
+def test_what_arrives_is_put_back_once(ranks: list[dict[str, Any]], asked: tuple[int, int, str]) -> None:
+    is_staged = asked[2] == "staged"
+    for rank, answer in enumerate(ranks):
+        arrived = {"sum": 20, "even": 3 * P, "uneven": 2 * P, "all_to_all": P * (rank + 1), "broadcast": 4, "ring": 2}
+        assert {name: answer["put_back"][name] for name in arrived} == {
+            name: size_bytes * is_staged for name, size_bytes in arrived.items()
+        }
+
+
 def test_the_host_starts_each_collective_and_no_control_message(
     ranks: list[dict[str, Any]], asked: tuple[int, int, str]
 ) -> None:

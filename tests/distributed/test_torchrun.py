@@ -121,10 +121,12 @@ def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(por
     (tmp_path / "mine.yaml").write_text(ours.replace("topologies.lan.build", "mine.build"))
     words = ("--trust", f"{tmp_path}/mine.py", f"topo={tmp_path}/mine.yaml", *WORDS[1:])
     words = (*words, "workers=5", "dilation=3", "capture=wan", "memory_limit='1 GB'", "checkpoint=last")
+    words = (*words, "strategy.fusion=mg_wfbp")
     process = _started(port, words, tmp_path / "runs", ranks=1)  # a second one may miss it, and end first
     said = _ended(process)
     assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
-    for fault in ("workers=5: torchrun has started 1", "dilation=3:", "capture:", "memory_limit:", "checkpoint=last:"):
+    asked = ("dilation=3:", "capture:", "memory_limit:", "checkpoint=last:", "strategy.fusion=mg_wfbp: goes by times")
+    for fault in ("workers=5: torchrun has started 1", *asked):
         assert fault in said
     assert "topo" not in said, "the function of the trusted file has built it"
     assert not (tmp_path / "runs").exists()

@@ -6,8 +6,10 @@ Tensors come in the order in which backward reaches them, the reverse of the mod
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+from testbed.core.spec.run_spec import NATIVE, RunSpec
 
 BY_TIMES = "mg_wfbp"
 """The rule that goes by how long layers and links take."""
@@ -44,6 +46,15 @@ class Cost:
         """To what a collective of one byte and one of `size_bytes` take; one of nothing sends no message."""
         start_s = seconds(1)
         return cls(start_s, (seconds(size_bytes) - start_s) / size_bytes)
+
+
+def untimed_faults(spec: RunSpec) -> Iterator[str]:
+    """Yield why buckets cannot go by times in a run that is not calibrated: there are none before it computes."""
+    if spec.strategy.params.get("fusion") == BY_TIMES and spec.device.target == NATIVE:
+        yield (
+            f"strategy.fusion={BY_TIMES}: goes by times of layers, and those of device={spec.device.name} are known"
+            " here only as it computes; use another rule, or a device that has times, such as device=paced"
+        )
 
 
 def cut(gradients: Sequence[Gradient], rule: str, size_bytes: int, cost: Cost | None = None) -> list[int]:

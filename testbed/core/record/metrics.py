@@ -63,7 +63,7 @@ METRICS: dict[str, Metric] = {
         _M(
             "longhaul_train_cpu_seconds",
             "counter",
-            "CPU seconds of the rank's training thread, or seconds of its accelerator.",
+            "CPU seconds of the rank's training thread, and its accelerator's after it.",
             ("rank",),
         ),
         _M(

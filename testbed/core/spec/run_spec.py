@@ -29,6 +29,8 @@ CHECKPOINTS = ("none", "last")
 RUNTIMES = ("runc", "docker")
 PROCESSOR, CUDA, NCCL = ACCELERATORS = ("none", "cuda", "cuda_nccl")
 """Values of `accelerator`: the processor, devices that ranks may share, or one for each of them, by NCCL."""
+NATIVE = "testbed.core.device.Native"
+"""Target of the device that computes: where ranks have an accelerator, that one."""
 PROGRAMS = {"longhaul.program.Script": "script", "longhaul.program.Hand": "hand"}
 """Targets of workloads that are not trained by our loop: a user's own script, or nothing at all."""
 MAX_DILATED_RTT_S = 5.0
@@ -230,6 +232,11 @@ class RunSpec:
                 yield f"background: link {link} from {source} is named {count} times"
 
     def _dilation_faults(self) -> Iterator[str]:
+        if self.guessed_dilation and self.accelerator != PROCESSOR:
+            yield (
+                f"dilation=guess: of accelerator={self.accelerator} neither links nor cores are reckoned before a"
+                " trial; use dilation=auto, or give a number"
+            )
         if not self.dilation >= 1:
             yield f"dilation={self.dilation}: must be at least 1"
         elif self.dilation > 1:

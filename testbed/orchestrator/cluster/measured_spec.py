@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from testbed.core.costs.fusion import untimed_faults
 from testbed.core.errors import InputError
 from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 from testbed.orchestrator.config.config import resolve
@@ -61,5 +62,6 @@ def refused(spec: RunSpec, workers: int) -> Iterator[str]:
             yield f"{key}: of emulated networks and their nodes; nothing is emulated under torchrun"
     if spec.accelerator != PROCESSOR:
         yield f"accelerator={spec.accelerator}: of emulated nodes; give each rank --accelerator cuda"
+    yield from untimed_faults(spec)
     if spec.keeps_model or spec.keeps_server:
         yield f"checkpoint={spec.checkpoint}: of emulated runs, whose nodes share a folder; leave it out"

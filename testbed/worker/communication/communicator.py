@@ -149,24 +149,27 @@ class Communicator:
         width = max(sizes)
         self.count(self.world_size * (self.world_size - 1) * width)
         padded = payload if len(payload) == width else torch.nn.functional.pad(payload, (0, width - len(payload)))
-        issue, gathered = self.connections.all_gather(self.accelerator.to_host(padded), self.world_size)
-        return self._collective(
-            f"all_gather of {width} bytes",
-            issue,
-            lambda: [piece[:size].to(payload.device) for piece, size in zip(gathered(), sizes, strict=True)],
-        )
+        gathered = payload.new_empty(self.world_size * width)
+        arrived = self.accelerator.beside(gathered)
+        issue, cut = self.connections.all_gather(self.accelerator.to_host(padded), arrived, self.world_size)
+
+        def pieces() -> list[Tensor]:
+            whole = cut(self.accelerator.back(gathered, arrived))
+            return [piece[:size] for piece, size in zip(whole, sizes, strict=True)]
+
+        return self._collective(f"all_gather of {width} bytes", issue, pieces)
 
     def all_to_all(self, payloads: Sequence[Tensor], sizes: Sequence[int]) -> Pending:
         """Start to send `payloads[r]` to each rank r; return a pending (sizes[r],) uint8 from each."""
         if self.world_size == 1:
             return self._done(list(payloads))
-        sent, device = [len(payload) for payload in payloads], payloads[0].device
+        sent, flat = [len(payload) for payload in payloads], self.connections.flat(payloads)
         self.charge(sum(sent) - sent[self.rank])
-        if self.accelerator.stages:
-            payloads = self.accelerator.to_host(torch.cat(list(payloads))).split(sent)
-        issue, received = self.connections.all_to_all(payloads, sizes)
+        received = flat.new_empty(sum(sizes))
+        arrived = self.accelerator.beside(received)
+        issue, cut = self.connections.all_to_all(self.accelerator.to_host(flat), sent, arrived, sizes)
         return self._collective(
-            f"all_to_all of {sum(sent)} bytes", issue, lambda: [one.to(device) for one in received()]
+            f"all_to_all of {sum(sent)} bytes", issue, lambda: cut(self.accelerator.back(received, arrived))
         )
 
     def exchange_sizes(self, sizes: Sequence[int]) -> Pending:

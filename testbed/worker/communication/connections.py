@@ -24,6 +24,8 @@ _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 _gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # its name in torch before 2.13
 Issue = Callable[[], Waitable | None]
 """Starts a collective; returns its handle, None for one that is done."""
+Cut = Callable[[Tensor], list[Tensor]]
+"""Returns the payload of each rank, of all that has arrived in one tensor."""
 Result = Callable[[], list[Tensor]]
 _Value = TypeVar("_Value")
 
@@ -77,33 +79,49 @@ class Connections:
     def receive(self, tensor: Tensor, source: int, tag: int = 0) -> Waitable | None:
         return _together(dist.irecv(part, source, group=group, tag=tag) for group, part in self._parts(tensor))
 
-    def all_gather(self, payload: Tensor, ranks: int) -> tuple[Issue, Result]:
-        """Return what starts to gather payloads of one size, and what then returns that of each rank."""
+    def all_gather(self, payload: Tensor, into: Tensor, ranks: int) -> tuple[Issue, Cut]:
+        """Return what starts to gather payloads of one size in `into`, and what then cuts that into those of ranks."""
         parts = self._parts(payload)
-        gathered = [part.new_empty(ranks * len(part)) for _, part in parts]
+        lengths = [ranks * len(part) for _, part in parts]
 
         def issue() -> Waitable | None:
-            calls = zip(gathered, parts, strict=True)
-            return _together(_gather(into, part, group=group, async_op=True) for into, (group, part) in calls)
+            calls = zip(into.split(lengths), parts, strict=True)
+            return _together(_gather(room, part, group=group, async_op=True) for room, (group, part) in calls)
 
-        return issue, lambda: _joined([into.view(ranks, len(into) // ranks).unbind() for into in gathered])
+        def cut(gathered: Tensor) -> list[Tensor]:
+            return _joined([room.view(ranks, len(room) // ranks).unbind() for room in gathered.split(lengths)])
 
-    def all_to_all(self, payloads: Sequence[Tensor], sizes: Sequence[int]) -> tuple[Issue, Result]:
-        """Return what starts to send `payloads[r]` to each rank r, and what then returns `sizes[r]` bytes of each."""
-        sent = _by_connection([part_sizes(len(payload), self.count) for payload in payloads])
-        due = _by_connection([part_sizes(size, self.count) for size in sizes])
+        return issue, cut
+
+    def flat(self, payloads: Sequence[Tensor]) -> Tensor:
+        """Return the payloads of an all-to-all in one tensor, in the order in which connections take their parts."""
         split = [payload.split(part_sizes(len(payload), self.count)) for payload in payloads]
-        flat = [torch.cat(parts) for parts in _by_connection(split)]
-        received = [part.new_empty(sum(parts)) for part, parts in zip(flat, due, strict=True)]
+        return torch.cat([part for parts in _by_connection(split) for part in parts])
+
+    def all_to_all(self, flat: Tensor, sent: Sequence[int], into: Tensor, sizes: Sequence[int]) -> tuple[Issue, Cut]:
+        """Return what starts to send each rank r its payload, and what then cuts `into` into those of ranks.
+
+        Args:
+            flat: As `flat` makes it of payloads of `sent[r]` bytes.
+            into: What `sizes[r]` bytes of each rank r arrive in.
+        """
+        ours = _by_connection([part_sizes(size, self.count) for size in sent])
+        due = _by_connection([part_sizes(size, self.count) for size in sizes])
+        lengths = [sum(parts) for parts in due]
 
         def issue() -> Waitable | None:
-            calls = zip(received, flat, due, sent, self._groups, strict=True)
+            calls = zip(
+                into.split(lengths), flat.split([sum(parts) for parts in ours]), due, ours, self._groups, strict=True
+            )
             return _together(
-                dist.all_to_all_single(into, part, there, here, group=group, async_op=True)
-                for into, part, there, here, group in calls
+                dist.all_to_all_single(room, part, there, here, group=group, async_op=True)
+                for room, part, there, here, group in calls
             )
 
-        return issue, lambda: _joined([into.split(parts) for into, parts in zip(received, due, strict=True)])
+        def cut(received: Tensor) -> list[Tensor]:
+            return _joined([room.split(parts) for room, parts in zip(received.split(lengths), due, strict=True)])
+
+        return issue, cut
 
     def _parts(self, tensor: Tensor) -> list[tuple[dist.ProcessGroup | None, Tensor]]:
         count = max(1, min(self.count, tensor.numel(), int(tensor.nbytes // self._least_bytes)))

@@ -127,7 +127,9 @@ class Accelerator:
         """Wait for what was begun there in order, so that a phase is not over before its work is; not for collectives
         that nobody has waited for yet, which are under way beside it."""
         if not self.is_processor:
-            torch.cuda.current_stream(self.device).synchronize()
+            mark = self.event()  # a stream's own wait would spin, and take the core and CPU seconds of it
+            mark.record(torch.cuda.current_stream(self.device))
+            mark.synchronize()
 
     def until_through(self, wait: Callable[[], object]) -> Callable[[], object]:
         """Return what blocks until a collective is through, for a thread that only watches.

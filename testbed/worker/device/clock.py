@@ -160,7 +160,7 @@ class PhaseClock:
         return {name: value / self.dilation for name, value in seconds.items()}
 
     def take_cpu_s(self) -> dict[str, float]:
-        """Seconds of the meter per phase since the last call: CPU seconds of this thread, or of its device."""
+        """Seconds of the meter per phase since the last call: CPU seconds of this thread, with its device's."""
         seconds, self._cpu_seconds = self._cpu_seconds, {}
         return seconds
 

@@ -13,10 +13,11 @@ from torch import nn
 from compressors.base.compressor import Compressor
 from compressors.base.feedback import with_feedback
 from compressors.none import Uncompressed
+from testbed.core.costs.fusion import untimed_faults
 from testbed.core.device.device import Device
 from testbed.core.errors import InputError
 from testbed.core.record.events.training import ModelChange
-from testbed.core.spec.run_spec import CUDA, UNCOMPRESSED, RunSpec
+from testbed.core.spec.run_spec import CUDA, PROCESSOR, UNCOMPRESSED, RunSpec
 from testbed.worker.interfaces.numbered_workload import NumberedWorkload
 from testbed.worker.interfaces.strategy import Agreement, Strategy
 from testbed.worker.interfaces.strategy_capabilities import AcceleratorReady
@@ -275,6 +276,8 @@ def misfits(spec: RunSpec, parts: Parts, asked: str) -> Iterator[str]:
     """Yield what of a run cannot be trained on accelerators, one line each, behind the words that asked for them."""
     stages = spec.accelerator == CUDA
     yield from (f"{asked}: {fault}" for fault in accelerator_faults(spec, stages=stages))
+    if spec.accelerator != PROCESSOR:  # of real machines it is asked where they have none, too
+        yield from (f"{asked}: {fault}" for fault in untimed_faults(spec))
     if isinstance(parts.strategy, AcceleratorReady) and not stages:
         yield from (f"{asked}: {fault}" for fault in own_messages_faults(spec))
     name = type(parts.strategy).__name__

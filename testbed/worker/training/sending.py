@@ -39,7 +39,8 @@ def accelerator_faults(spec: RunSpec, *, stages: bool) -> Iterator[str]:
     if spec.connections is not None and not stages:
         yield f"connections={spec.connections}: NCCL has connections of its own; leave it out"
     if HostCosts.of(spec.device) != NO_COSTS:
-        yield "device.host_s: what a host takes passes on emulated devices alone; leave it out"
+        why = "was not tried with copies to the host's memory" if stages else "NCCL sends, which nothing makes wait"
+        yield f"device.host_s: {why}; leave it out"
 
 
 def own_messages_faults(spec: RunSpec) -> Iterator[str]:

@@ -130,7 +130,7 @@ class Step(StepEvent, name="step"):
     """Duration."""
     phase_s: PhaseTimes
     cpu_s: Number
-    """CPU seconds of the training thread; of the accelerator, by its events, where the rank's node has one."""
+    """CPU seconds of the training thread, and seconds that the accelerator of its node works after it."""
     late_s: Number | None
     behind_s: Number | None
     """Time by which the rank sent, and ended the step, later than its device would; null without pacing. What remains

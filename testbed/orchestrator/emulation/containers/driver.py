@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.core.spec.run_spec import NCCL, PROCESSOR, RunSpec
+from testbed.core.spec.run_spec import CUDA, NCCL, PROCESSOR, RunSpec
 from testbed.orchestrator.machine.checks import PROBE_TIME_LIMIT_S, Check
 
 DEV = Path("/dev")
@@ -34,8 +34,8 @@ LIBRARIES = (
     "nvidia-gpucomp",
 )
 """Libraries that computing loads; others of the driver are for displays and video."""
-CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-"""Devices beside a node's own. The last serves profilers, and may be missing."""
+CONTROL = ("nvidiactl", "nvidia-uvm")
+"""Devices beside a node's own. Profilers have another one, `nvidia-uvm-tools`, which no node is given."""
 _NUMBERED = re.compile(r"nvidia(\d+)")
 _MODE = 0o666
 """Of a device in a node, whose processes are nobody: the driver's own, whatever a distribution makes of it."""
@@ -168,23 +168,27 @@ def check(accelerator: str, workers: int, driver: Driver | None = None) -> Check
     """
     needed = accelerator != PROCESSOR
     driver = find() if driver is None else driver
-    lacks = list(_lacks(driver, accelerator, workers))
+    lacks = dict(_lacks(driver, accelerator, workers))
     found = f"{len(driver.devices)} device(s), driver {driver.version or 'of an unknown version'}"
     meaning = f"accelerator={accelerator} gives nodes devices" if needed else "with one, accelerator=cuda trains on it"
-    cure = "install the driver, so that nvidia-smi works, and nvidia-modprobe -u; or leave accelerator out"
-    if needed and lacks and not driver.devices[1:] and driver.devices and driver.libraries:
-        cure = "use accelerator=cuda, whose ranks share a device, fewer workers, or more devices"
+    cure = "; ".join([*dict.fromkeys(lacks.values()), "or leave accelerator out"])
     return Check("accelerator", needed, not lacks, "; ".join(lacks) or found, meaning, cure)
 
 
-def _lacks(driver: Driver, accelerator: str, workers: int) -> Iterator[str]:
-    if not driver.devices:
-        yield "no /dev/nvidia0 or other device"
+def _lacks(driver: Driver, accelerator: str, workers: int) -> Iterator[tuple[str, str]]:
+    """Yield what is missing, and what to do about it."""
+    found, install = len(driver.devices), "install the driver, so that nvidia-smi works"
+    if not found:
+        yield "no /dev/nvidia0 or other device", install
     there = {node.path for node in driver.control}
-    if lacking := [f"/dev/{name}" for name in CONTROL[:2] if f"/dev/{name}" not in there]:
-        yield f"no {' and no '.join(lacking)}"
+    if lacking := [f"/dev/{name}" for name in CONTROL if f"/dev/{name}" not in there]:
+        yield f"no {' and no '.join(lacking)}", "run nvidia-modprobe -u as root, which makes them"
     if not driver.libraries:
         searched = "LD_LIBRARY_PATH, the loader's cache and " + ", ".join(map(str, FOLDERS))
-        yield f"no {NEEDED} in {searched}"
-    if accelerator == NCCL and (found := len(driver.devices)) < max(2, workers):
-        yield f"NCCL takes no two ranks on one device: {workers} workers, {found} device(s)"
+        yield f"no {NEEDED} in {searched}", install
+    if accelerator == NCCL and 0 < found < max(2, workers):
+        fewer = f"at most {found} workers, " if found > 1 else ""
+        yield (
+            f"NCCL takes no two ranks on one device: {workers} workers, {found} device(s)",
+            f"use accelerator={CUDA}, whose ranks share a device, {fewer}or more devices",
+        )

@@ -25,9 +25,12 @@ NODE_BYTES, PAIR_BYTES = 1 << 18, 1 << 10
 REQUESTS_S = 2000.0
 """Requests of one node in a second, once it has made as many at once, and some for each node more."""
 PAIR_REQUESTS = 8
+TURN_REQUESTS_S = 10_000.0
+"""Requests of one node for turns, which put nothing down: a rank that shares a device makes two in each phase."""
 MAX_CONNECTIONS = 4
 """Largest number of connections of one node at once."""
 MAX_TURNS = 64
+OF_TURNS = ("turn", "over")
 MAX_NUMBER = 2**53
 WAIT_S = 1.0
 """Longest wait for a value or a turn; whoever has waited asks again."""
@@ -60,7 +63,8 @@ class RendezvousService:
         self._burst_requests = REQUESTS_S + PAIR_REQUESTS * nodes
         self._changed = threading.Condition()
         self._values: dict[str, bytes] = {}
-        self._turns: dict[int, Channel] = {}
+        self._turns: dict[int, list[Channel]] = defaultdict(list)
+        """By number: who has it, and then who waits for it, in the order in which they came."""
         self._counts: dict[str, _Counts] = defaultdict(_Counts)
         self._has_begun = False
 
@@ -92,18 +96,20 @@ class RendezvousService:
                 return
             count.connections += 1
         limit = RateLimit(REQUESTS_S, self._burst_requests, time.monotonic())
+        of_turns = RateLimit(TURN_REQUESTS_S, TURN_REQUESTS_S, time.monotonic())
         try:
             for request in channel.messages():
                 channel.send(self._answer(count, channel, request))
-                time.sleep(limit.wait_s(1, time.monotonic()))
+                one = of_turns if request.get("do") in OF_TURNS else limit
+                time.sleep(one.wait_s(1, time.monotonic()))
         except ValueError:  # no line of JSON
             count.refused += 1
         finally:
             channel.connection.close()
             with self._changed:
                 count.connections -= 1
-                self._turns = {number: holder for number, holder in self._turns.items() if holder is not channel}
-                self._changed.notify_all()
+                for number in self._turns:
+                    self._leave(channel, number)
 
     def _answer(self, count: _Counts, channel: Channel, request: dict[str, Any]) -> Answer:
         with self._changed:
@@ -116,7 +122,7 @@ class RendezvousService:
 
     def _done(self, count: _Counts, channel: Channel, request: dict[str, Any]) -> str | int | bool | None:
         what = request.get("do")
-        if what in ("turn", "over"):
+        if what in OF_TURNS:
             return self._turn(channel, _number(request, "number", 0, MAX_TURNS - 1), is_over=what == "over")
         name = request.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARACTERS or not name.isascii():
@@ -150,13 +156,18 @@ class RendezvousService:
         self._changed.notify_all()
 
     def _turn(self, channel: Channel, number: int, *, is_over: bool) -> bool:
+        queue = self._turns[number]
         if is_over:
-            if self._turns.get(number) is channel:
-                del self._turns[number]
-                self._changed.notify_all()
+            self._leave(channel, number)
             return True
-        self._changed.wait_for(lambda: self._turns.get(number, channel) is channel, WAIT_S)
-        return self._turns.setdefault(number, channel) is channel
+        if channel not in queue:
+            queue.append(channel)  # and keeps its place there until it has the turn, however often it asks
+        return self._changed.wait_for(lambda: queue[0] is channel, WAIT_S)
+
+    def _leave(self, channel: Channel, number: int) -> None:
+        if channel in self._turns[number]:
+            self._turns[number].remove(channel)
+            self._changed.notify_all()
 
 
 def _number(request: dict[str, Any], key: str, least: int, most: int) -> int:

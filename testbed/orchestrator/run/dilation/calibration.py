@@ -29,7 +29,7 @@ from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
 from testbed.core.record.run_directory import write_json
 from testbed.core.record.used_files import entries, version
-from testbed.core.spec.run_spec import PARTS, PROCESSOR, RunSpec
+from testbed.core.spec.run_spec import NATIVE, PARTS, PROCESSOR, RunSpec
 from testbed.orchestrator.emulation.containers.driver import driver_of
 from testbed.orchestrator.machine import clone, provenance
 from testbed.orchestrator.machine.lock import held_if_free
@@ -40,8 +40,6 @@ from testbed.orchestrator.run_store.used import named_files
 
 CACHE = clone.CLONE / ".cache" / "profiles"
 TIME_LIMIT_S = 300.0
-NATIVE = "testbed.core.device.Native"
-"""Target of the device that computes: where ranks have an accelerator, that one."""
 _MAX_PLANS = 5
 """Of K-FAC: the slower a run, the cheaper its messages; then a plan has more of them, which asks for a slower run."""
 

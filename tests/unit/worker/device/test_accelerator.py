@@ -88,6 +88,23 @@ def test_what_is_copied_to_the_host_may_be_sent_by_any_collective() -> None:
     assert fault.startswith("accelerator=cuda: DDP: strategy.compress=wan")
 
 
+def test_sending_that_was_not_tried_with_devices_is_refused_with_the_reason() -> None:
+    words = ("device=paced", "device.step_s=0.1", "device.host_s={collective: 7 ms}")
+    assert asked(*words, "connections=2", "accelerator=cuda", accelerated=False) == [
+        "accelerator=cuda: device.host_s: was not tried with copies to the host's memory; leave it out"
+    ]
+    connections, host = asked(*words, "connections=2", "accelerator=cuda_nccl", accelerated=False)
+    assert "connections=2: NCCL has connections of its own" in connections and "device.host_s: NCCL sends" in host
+
+
+def test_buckets_by_times_are_refused_where_the_device_is_timed_only_as_it_computes() -> None:
+    words = ("strategy.fusion=mg_wfbp", "accelerator=cuda")
+    (fault,) = asked(*words, accelerated=False)
+    assert fault.startswith("accelerator=cuda: strategy.fusion=mg_wfbp: goes by times") and "device=paced" in fault
+    assert asked(*words, "device=paced", "device.step_s=0.1", accelerated=False) == []
+    assert asked("strategy.fusion=mg_wfbp", accelerated=False) == [], "the processor is measured before"
+
+
 def test_a_node_without_its_device_is_refused() -> None:
     if torch.cuda.device_count() != 1:
         with pytest.raises(MachineError, match=r"accelerator=cuda: this node was given one device, and torch .* finds"):

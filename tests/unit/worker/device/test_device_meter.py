@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from testbed.worker.device import clock as clock_module
+from testbed.worker.device import device_meter
 from testbed.worker.device.accelerator import Accelerator
 from testbed.worker.device.clock import WAITING, PhaseClock
 from testbed.worker.device.device_meter import DeviceMeter
@@ -18,12 +19,17 @@ class Device:
     """A device whose work ends when somebody waits for it; other ranks keep its turn for as long as it is told."""
 
     def __init__(self, time: FakeTime) -> None:
-        self.time, self.left_s, self.others_s = time, 0.0, 0.0
+        self.time, self.done_s, self.others_s = time, 0.0, 0.0
         self.turns: list[str] = []
 
     def work(self, seconds: float) -> None:
         """Begin so much, of which the host's thread sees nothing."""
-        self.left_s += seconds
+        self.done_s = max(self.done_s, self.time.monotonic()) + seconds
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until all is done."""
+        return max(0.0, self.done_s - self.time.monotonic())
 
     def event(self) -> Mark:
         """Return a new one."""
@@ -49,7 +55,6 @@ class Mark:
 
     def synchronize(self) -> None:
         self.device.time.sleep(self.device.left_s)
-        self.device.left_s = 0.0
 
     def elapsed_time(self, later: Mark, /) -> float:
         return 1000 * (later.at_s - self.at_s)
@@ -59,6 +64,7 @@ class Mark:
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     time: Any = FakeTime()
     monkeypatch.setattr(clock_module, "time", time)
+    monkeypatch.setattr(device_meter, "time", time)
     monkeypatch.setattr(clock_module.codec_process, "cpu_s", lambda: 0.0)
     return Device(time)
 
@@ -81,6 +87,26 @@ def test_a_phase_lasts_as_long_as_its_device_works(device: Device) -> None:
     assert clock.take() == pytest.approx({"forward": 0.25, "backward": 0.5, "compress": 0.125})
     assert clock.take_cpu_s() == pytest.approx({"forward": 0.25, "backward": 0.5, "compress": 0.125})
     assert clock.is_paced and clock.behind_s() == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("device_s", [0.0, 0.0625])
+def test_what_the_host_waits_for_a_core_counts_as_late_and_not_as_work(device: Device, device_s: float) -> None:
+    """Of a small model, whose device is idle while its thread prepares."""
+    clock, fake = clock_of(device, 1.0), device.time
+    with clock.phase("forward"):
+        fake.work(0.25, wall_s=1.0)
+        device.work(device_s)
+    clock.mark()
+    assert sum(clock.take_cpu_s().values()) == pytest.approx(0.25 + device_s)
+    assert clock.behind_s() == pytest.approx(0.75)
+
+
+def test_what_the_device_does_beside_its_host_is_counted_once(device: Device) -> None:
+    clock = clock_of(device, 1.0)
+    with clock.phase("forward"):
+        device.work(0.5)
+        device.time.work(0.125)
+    assert clock.take_cpu_s() == pytest.approx({"forward": 0.5}) and clock.behind_s() == pytest.approx(0.0)
 
 
 def test_ranks_have_the_device_while_this_one_rests_or_waits(device: Device) -> None:

@@ -32,7 +32,13 @@ def made(place: Path, *, devices: int = 2, version: str = "580.159") -> Driver:
     dev, lib = place / "dev", place / "lib"
     dev.mkdir()
     lib.mkdir()
-    names = [*(f"nvidia{number}" for number in range(devices)), "nvidiactl", "nvidia-uvm", "nvidia-modeset"]
+    names = [
+        *(f"nvidia{number}" for number in range(devices)),
+        "nvidiactl",
+        "nvidia-uvm",
+        "nvidia-uvm-tools",
+        "nvidia-modeset",
+    ]
     for minor, name in enumerate(names):
         os.mknod(dev / name, stat.S_IFCHR | 0o660, os.makedev(195, minor))
     (dev / "nvidia9").touch()  # is no device
@@ -116,16 +122,27 @@ def test_a_worker_is_told_with_how_many_devices_ranks_compute(tmp_path: Path) ->
 def test_what_a_machine_lacks_is_told_with_the_way_on(tmp_path: Path) -> None:
     driver = made(tmp_path)
     assert check("cuda", 8, driver).ok and check("cuda_nccl", 2, driver).ok
+    install, make = "install the driver, so that nvidia-smi works", "run nvidia-modprobe -u as root, which makes them"
+    leave = "; or leave accelerator out"
     nothing = check("cuda", 4, Driver())
     assert nothing.needed and not nothing.ok
     assert "no /dev/nvidia0" in nothing.line and "no /dev/nvidiactl and no /dev/nvidia-uvm" in nothing.line
-    assert "no libcuda.so.1 in LD_LIBRARY_PATH" in nothing.line and "install the driver" in nothing.line
+    assert "no libcuda.so.1 in LD_LIBRARY_PATH" in nothing.line and nothing.cure == f"{install}; {make}{leave}"
     lonely = check("cuda", 4, Driver(driver.devices, driver.control))
     assert not lonely.ok and "no libcuda.so.1" in lonely.line and "/dev/nvidia" not in lonely.found
+    assert lonely.cure == install + leave
+    for devices in (driver.devices, driver.devices[:1]):
+        unmade = check("cuda", 4, Driver(devices, driver.control[:1], driver.libraries))
+        assert unmade.found == "no /dev/nvidia-uvm" and unmade.cure == make + leave
     few = check("cuda_nccl", 4, driver)
     assert not few.ok and "no two ranks on one device: 4 workers, 2 device(s)" in few.line
+    share = "use accelerator=cuda, whose ranks share a device, "
+    assert few.cure == f"{share}at most 2 workers, or more devices{leave}"
     alone = check("cuda_nccl", 1, Driver(driver.devices[:1], driver.control, driver.libraries))
-    assert not alone.ok and "use accelerator=cuda" in alone.line
+    assert not alone.ok and alone.cure == f"{share}or more devices{leave}"
+    neither = check("cuda_nccl", 4, Driver(driver.devices, driver.control[:1], driver.libraries))
+    assert neither.cure == f"{make}; {few.cure}"
+    assert check("cuda_nccl", 4, Driver()).cure == nothing.cure, "how many it takes is told once there is one"
     assert not check("none", 4, Driver()).needed, "who computes on the processor needs none"
 
 
@@ -151,6 +168,8 @@ def test_what_gives_no_devices_is_refused_together(tmp_path: Path, monkeypatch: 
         assert resolve(["topo=lan", "workload=hand", "accelerator=cuda", "runtime=docker"]).spec
     told = "\n".join(refused.value.faults)
     assert "accelerator=cuda: nodes of runtime=docker" in told and "accelerator=cuda: workload=hand" in told
+    with pytest.raises(InputError, match="dilation=guess: of accelerator=cuda neither links nor cores are reckoned"):
+        assert resolve([*SPEC, "accelerator=cuda", "dilation=guess"]).spec
     with pytest.raises(InputError, match="accelerator=rocm: unknown; known: none, cuda, cuda_nccl"):
         assert resolve([*SPEC, "accelerator=rocm"]).spec
     monkeypatch.setattr(preflight, "run_checks", lambda **_: [])

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,6 +158,33 @@ def test_a_turn_is_one_ranks_until_it_is_over_or_gone() -> None:
             assert ask(a, do="over", number=3) == {"value": True}, "it is not its to give back"
             assert ask(a, do="turn", number=3) == {"value": False}
         assert ask(a, do="turn", number=3) == {"value": True}
+
+
+@pytest.mark.usefixtures("quick")
+def test_turns_go_in_the_order_in_which_ranks_came() -> None:
+    service = RendezvousService(3)
+    with connected(service, "a") as a, connected(service, "b") as b, connected(service, "c") as c:
+        assert [ask(each, do="turn", number=3)["value"] for each in (a, b, c)] == [True, False, False]
+        assert [ask(each, do="over", number=3)["value"] for each in (a, c)] == [True, True], "who waits may give it up"
+        assert [ask(each, do="turn", number=3)["value"] for each in (a, c, b)] == [False, False, True]
+        ask(b, do="over", number=3)
+        assert [ask(each, do="turn", number=3)["value"] for each in (b, c, a)] == [False, False, True]
+
+
+@pytest.mark.usefixtures("quick")
+def test_turns_take_nothing_of_the_requests_that_a_node_may_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept_s: list[float] = []
+    monkeypatch.setattr(rendezvous_service, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=slept_s.append))
+    monkeypatch.setattr(rendezvous_service, "REQUESTS_S", 2.0)
+    service = RendezvousService(1)
+    most = 2 + rendezvous_service.PAIR_REQUESTS
+    with connected(service) as channel:
+        for _ in range(2 * most):
+            ask(channel, do="turn", number=3)
+            ask(channel, do="over", number=3)
+        for _ in range(most + 1):
+            ask(channel, do="get", name="k")
+    assert [seconds for seconds in slept_s if seconds] == [0.5]
 
 
 def test_a_node_has_so_many_connections() -> None:
