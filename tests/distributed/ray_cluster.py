@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-LIMIT_S = 120.0
+LIMIT_S = 400.0
 _RAY = str(Path(sys.executable).with_name("ray"))
 _SMALL = ("--node-ip-address=127.0.0.1", "--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats")
 _MARK = "LONGHAUL_RAY_NODE"

@@ -69,7 +69,7 @@ def assert_all_there(runs: Path, sweep: Sweep) -> None:
 
 @needs("ray")
 @pytest.mark.tier("slow")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(4 * LIMIT_S)
 def test_a_sweep_on_two_ray_nodes_survives_the_end_of_its_process_and_the_loss_of_a_node(
     runs: Path, cluster: Cluster, environ: dict[str, str], begin: Begin
 ) -> None:
@@ -100,7 +100,7 @@ def test_a_sweep_on_two_ray_nodes_survives_the_end_of_its_process_and_the_loss_o
 
 @needs("submitit")
 @pytest.mark.tier("slow")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(4 * LIMIT_S)
 def test_a_sweep_of_slurm_jobs_that_is_killed_twice_takes_what_came_meanwhile(
     runs: Path, environ: dict[str, str], begin: Begin
 ) -> None:

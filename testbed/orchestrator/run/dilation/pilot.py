@@ -33,6 +33,8 @@ EXCHANGE_S = 3.0
 """Wall seconds that a trial waits for an exchange, where they are rare: assumed."""
 END_S = 1.0
 """Part of the budget in which the workers are ended."""
+LEAST_TRIED_S = 3.0
+"""Wall seconds of steps that a pilot waits for all the same where starting its workers took the budget: assumed."""
 
 Event = dict[str, Any]
 
@@ -74,6 +76,7 @@ class Pilot:
         self._search = Search(spec.dilation, most_dilation(spec), links.least_dilation)
         self._fold = self._new_fold(spec, first_step=2)
         self._began_s, self._budget_s = time.monotonic(), BUDGET_S - END_S
+        self._least_until_s = self._began_s
 
     def choose(self) -> RunSpec:
         """Return the spec with the dilation that it is to have; the links have it then."""
@@ -122,6 +125,7 @@ class Pilot:
     def _try(self, workers: Workers, t0_s: float) -> None:
         """One dilation after the other, as long as the budget bears it."""
         began_s = t0_s
+        self._least_until_s = t0_s + LEAST_TRIED_S
         while True:
             self._fold.is_running = True
             self._follow(workers, self._is_enough(workers, began_s))
@@ -142,7 +146,7 @@ class Pilot:
 
     def _search_by_cores(self) -> str:
         """Search where no step ended in the time of a pilot; return what was tried and found, in words."""
-        tried = f"pilot at dilation {self._fold.dilation:g}: no step of all workers in {self._budget_s:.0f} s"
+        tried = f"pilot at dilation {self._fold.dilation:g}: no step of all workers in time"
         busy_ratio = self._fold.busy_ratio
         self._search.take_cores(busy_ratio)
         known = "nothing is known" if busy_ratio is None else f"cores idle {1 - busy_ratio:.0%}"
@@ -171,7 +175,7 @@ class Pilot:
         return time.monotonic()
 
     def _is_over(self) -> bool:
-        return time.monotonic() > self._began_s + self._budget_s
+        return time.monotonic() > max(self._began_s + self._budget_s, self._least_until_s)
 
     def _is_enough(self, workers: Workers, began_s: float) -> Callable[[], bool]:
         """Return whether the trial that began then may end, when it is asked."""
