@@ -1,7 +1,8 @@
 """One rank of the communicator's test: prints what it got as one JSON object.
 
-Arguments: rank, world size, port, connections to each peer, milliseconds that the host takes to start a collective, and
-"staged", where all that is sent and received goes by way of other memory, as from an accelerator.
+Arguments: rank, world size, port, folder of the sockets at which ranks meet ("" for the port), connections to each
+peer, milliseconds that the host takes to start a collective, and "staged", where all that is sent and received goes by
+way of other memory, as from an accelerator.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 
 from testbed.core.device.host_costs import HostCosts
 from testbed.worker.communication.communicator import Communicator
 from testbed.worker.communication.connections import Connections
-from testbed.worker.communication.host import Host
+from testbed.worker.communication.host import Done, Host
 from testbed.worker.device.accelerator import Accelerator
 from tests.distributed.carried import carried_bytes
 from tests.distributed.harness import TIMEOUT_S
@@ -34,7 +36,18 @@ class Counting(Accelerator):
         return super().back(tensor, arrived)
 
 
-rank, world_size, port, connections, host_ms = map(int, sys.argv[1:6])
+class CountingHost(Host):
+    """Counts the collectives that it starts."""
+
+    starts = 0
+
+    def starting(self, work: Callable[[], Done], share: float = 1.0) -> Callable[[], Done]:
+        self.starts += 1
+        return super().starting(work, share)
+
+
+rank, world_size, port = map(int, sys.argv[1:4])
+folder, connections, host_ms = sys.argv[4], int(sys.argv[5]), int(sys.argv[6])
 comm = Communicator.connect(
     rank=rank,
     world_size=world_size,
@@ -42,10 +55,11 @@ comm = Communicator.connect(
     port=port,
     interface="lo",
     timeout_s=TIMEOUT_S,
-    accelerator=(accelerator := Counting(stages=sys.argv[6] == "staged")),
+    service=f"{folder}/{rank}.meet" if folder else "",
+    accelerator=(accelerator := Counting(stages=sys.argv[7] == "staged")),
     connections=Connections(connections, least_bytes=1),
 )
-comm.host = Host(HostCosts(collective_s=host_ms / 1e3))
+comm.host = host = CountingHost(HostCosts(collective_s=host_ms / 1e3))
 
 
 def payload(size: int) -> torch.Tensor:
@@ -63,9 +77,8 @@ def note(name: str, tensors: list[torch.Tensor]) -> None:
     put_back[name], accelerator.back_bytes = accelerator.back_bytes, 0
 
 
-pending = comm.all_reduce(torch.arange(5.0) * (rank + 1))
 began_s = time.monotonic()
-note("sum", pending.wait())
+note("sum", comm.all_reduce(torch.arange(5.0) * (rank + 1)).wait())
 got["first_s"] = time.monotonic() - began_s
 note("max", comm.all_reduce(torch.tensor([float(rank), -float(rank)]), op="max").wait())
 note("half", comm.all_reduce(torch.ones(4, dtype=torch.float16)).wait())
@@ -94,6 +107,6 @@ comm.send(payload(LARGE_BYTES), to=(rank + 1) % world_size).wait()
 got["large"] = sorted({*receiving.wait()[0].tolist()[:: 1 << 16]})
 comm.barrier()
 got["carried"] = [size - before.get(place, 0) for place, size in carried_bytes().items()]
-got["seconds"] = comm.stopwatch.take_s()
+got["seconds"], got["starts"] = comm.stopwatch.take_s(), host.starts
 comm.close()
 sys.stdout.write(json.dumps({"got": got, "sent": sent, "put_back": put_back}))

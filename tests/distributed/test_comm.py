@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.orchestrator.emulation.containers.rendezvous_service import RendezvousService
+from testbed.orchestrator.run.workers.listeners import WorkerListeners
 from tests.distributed.forked import Forked
 from tests.distributed.harness import ROOT, TIMEOUT_S, outputs, port_of_ones_own
 
 P = 3
 LARGE_BYTES = 6 << 20
 HOST_MS = 20
+AT_SERVICE = 3, 0, "in place"
+"""The case whose ranks meet at the service of an emulated run."""
 
 
 @pytest.fixture(
     scope="module",
-    params=[(1, 0, "in place"), (1, 0, "staged"), (3, 0, "in place"), (3, HOST_MS, "staged")],
-    ids=["plain", "staged", "three connections", "three staged with a host"],
+    params=[(1, 0, "in place"), (1, 0, "staged"), AT_SERVICE, (3, HOST_MS, "staged")],
+    ids=["plain", "staged", "three connections by the run's service", "three staged with a host"],
 )
 def asked(request: pytest.FixtureRequest) -> tuple[int, int, str]:
     connections, host_ms, memory = request.param
@@ -29,12 +36,25 @@ def asked(request: pytest.FixtureRequest) -> tuple[int, int, str]:
 @pytest.fixture(scope="module")
 def ranks(asked: tuple[int, int, str]) -> list[dict[str, Any]]:
     script = Path(__file__).with_name("collectives.py")
-    with port_of_ones_own() as port:
-        tail = [str(P), str(port), *map(str, asked)]
+    with port_of_ones_own() as port, _service() if asked == AT_SERVICE else nullcontext("") as folder:
+        tail = [str(P), str(port), folder, *map(str, asked)]
         workers = [
             Forked(script, [str(rank), *tail], environment={"PYTHONPATH": str(ROOT)}, cwd=ROOT) for rank in range(P)
         ]
         return [json.loads(out) for out in outputs(workers)]
+
+
+@contextmanager
+def _service() -> Iterator[str]:
+    """Have the rendezvous of an emulated run, and yield the folder with the socket of each rank."""
+    listeners = WorkerListeners(RendezvousService(P).serve)
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(P):
+            listeners.open_for(str(rank), Path(folder, f"{rank}.meet"))
+        try:
+            yield folder
+        finally:
+            listeners.close()
 
 
 def _got(ranks: list[dict[str, Any]], name: str) -> list[Any]:
@@ -88,6 +108,7 @@ def test_the_host_starts_each_collective_and_no_control_message(
 ) -> None:
     """Sum, maximum, half, three gathers, one to all, one broadcast, and six under way at once, which wait in turn."""
     for answer in ranks:
+        assert answer["got"]["starts"] == (14 if asked[1] else 0)
         assert answer["got"]["first_s"] >= asked[1] / 1e3
         assert answer["got"]["seconds"] >= 14 * asked[1] / 1e3
 

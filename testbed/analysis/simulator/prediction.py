@@ -13,7 +13,7 @@ from testbed.analysis.simulator.model.traffic import Traffic, traffic
 from testbed.analysis.simulator.timeline.steps import StepTimes, follow
 from testbed.analysis.simulator.validation import Standing
 from testbed.core.costs.run_costs import of_one_connection
-from testbed.core.costs.sockets import libraries
+from testbed.core.costs.sockets import least_part_bytes, libraries
 from testbed.core.device.host_costs import HostCosts
 from testbed.core.device.profile import Profile
 from testbed.core.errors import raise_input_faults
@@ -99,10 +99,10 @@ def predict(
         InputError: the spec asks for what the simulator does not know.
     """
     raise_input_faults([*faults(spec), *([] if library is None else _library_faults(spec, step, library))])
-    connections, topology = of_one_connection(spec, step.algorithm)
+    connections, _ = of_one_connection(spec, step.algorithm)
     nccl, gloo = libraries(spec)
     network = Network(
-        topology,
+        spec.topology,
         constants,
         tcp=spec.tcp,
         dilation=spec.dilation,
@@ -111,6 +111,7 @@ def predict(
         gloo=gloo,
         host=HostCosts.of(spec.device),
         connections=connections,
+        least_part_bytes=least_part_bytes(spec.scale),
     )
     times = follow(step, network)
     sent = traffic(step, spec.topology, constants)

@@ -22,12 +22,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from testbed.core.spec import connections
 from testbed.core.spec.paths import IDEAL_HOSTS, DirectedLink, Hosts, Path, Paths, concurrent_s, longest_s
 from testbed.core.spec.topology import Topology
 
 ALGORITHMS = ("gloo", "ring", "hierarchical", "hierarchical_two_shot", "two_shot")
 KINDS = ("all_reduce", "all_gather", "all_to_all")
-NCCL_RING, GLOO_RING = "nccl_ring", "gloo_ring"
+NCCL_RING, GLOO_RING = connections.NCCL_RING, "gloo_ring"
 """Names of rings that send as libraries do and carry sums alone; `auto` does not choose them. One has NCCL's sockets,
 the other gloo's segments one by one, so that a host's time for each can pass.
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from testbed.core.costs.collective import (
     MESSAGE_CPU_S,
     NCCL_RING,
     OWN_MESSAGE_CPU_S,
+    SUMS_ALONE,
     chain_seconds,
     cheapest,
     scaled_chunk_bytes,
     seconds,
 )
 from testbed.core.costs.fusion import Cost
+from testbed.core.costs.sockets import Cluster, Gloo, Nccl
 from testbed.core.device.host_costs import HostCosts
 from testbed.core.spec.paths import Hosts
 from testbed.core.spec.run_spec import RunSpec
@@ -39,13 +44,27 @@ def all_reduce_cost(spec: RunSpec, collective: str, size_bytes: float, width: fl
     if collective == "auto":
         collective = cheapest("all_reduce", width * size_bytes / count, topology)
     host = HostCosts.of(spec.device)
-    message_s = (MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation
-    hosts = Hosts(message_s + host.segment_s)
+    hosts = Hosts((MESSAGE_CPU_S if collective == "gloo" else OWN_MESSAGE_CPU_S) / spec.dilation)
+    segments_s = _segments_cost(spec, collective)
 
     def whole_s(size: float) -> float:
-        return host.collective_s + seconds(collective, "all_reduce", width * size / count, topology, hosts=hosts)
+        sent = width * size
+        messages_s = seconds(collective, "all_reduce", sent / count, topology, hosts=hosts)
+        return host.collective_s + messages_s + segments_s(sent)
 
     return Cost.fitted(whole_s, size_bytes)
+
+
+def _segments_cost(spec: RunSpec, collective: str) -> Callable[[float], float]:
+    """Return what the host's time for each segment, or slice, adds to an all-reduce of so many bytes.
+
+    It is the difference that it makes in the library's closed form: nothing where the wire takes longer.
+    """
+    if collective not in SUMS_ALONE or not HostCosts.of(spec.device).segment_s:
+        return lambda _: 0.0
+    library = (Nccl if collective == NCCL_RING else Gloo).of(spec)
+    free, cluster = replace(library, host_s=0.0), Cluster.of(spec.topology)
+    return lambda size: library.all_reduce_s(size, cluster) - free.all_reduce_s(size, cluster)
 
 
 def chain_cost(spec: RunSpec, size_bytes: float) -> Cost:

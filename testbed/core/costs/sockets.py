@@ -7,13 +7,15 @@ fitted to published measurements say so. Sizes are in bytes of payload, rates in
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from testbed.core.device.host_costs import HostCosts
 from testbed.core.spec.link_profile import ETHERNET_BYTES, TCP_IP_BYTES
-from testbed.core.spec.paths import SEGMENT_BYTES
+from testbed.core.spec.paths import SEGMENT_BYTES, Paths, delay_s
 from testbed.core.spec.run_spec import RunSpec
+from testbed.core.spec.topology import Topology
 
 MIB = 2**20
 WINDOW_BYTES = 2.75e6
@@ -54,6 +56,21 @@ class Cluster:
         if self.round_trip_s > 0:
             window_bit_s = 8 * self.wire_ratio * self.window_bytes / self.round_trip_s
         return min(self.rate_bit_s, connections * min(self.flow_cap_bit_s, window_bit_s))
+
+    @classmethod
+    def of(cls, topology: Topology) -> Cluster:
+        """Return a network's ring as a closed form takes it: the rate of its slowest hop, the mean of round trips."""
+        paths, size = Paths(topology), len(topology.nodes)
+        there = [paths.between(rank, (rank + 1) % size) for rank in range(size)]
+        back = [paths.between((rank + 1) % size, rank) for rank in range(size)]
+        load = Counter(link for path in there for link in path)
+        return cls(
+            nodes=size,
+            rate_bit_s=min((link.profile.rate_bit_s / count for link, count in load.items()), default=math.inf),
+            round_trip_s=sum(map(delay_s, (*there, *back))) / size,
+            mtu_bytes=topology.mtu_bytes,
+            flow_cap_bit_s=topology.flow_cap_bit_s or math.inf,
+        )
 
     def carrying_s(self, size_bytes: float, connections: int) -> float:
         """Return the time that `size_bytes` take to leave over `connections`, without delay."""
@@ -173,7 +190,7 @@ class Gloo:
     Args:
         segment_bytes: Most bytes of a ring's message.
         in_flight: Segments of a ring that are under way at once.
-        host_s: Time that the hosts take for each round of segments: copies, sums and waking up; fitted on AWS.
+        host_s: Time that a host takes for a segment, one after another: copies, sums and waking up; fitted on AWS.
         queued_share: Share of a segment's time that its receiver's ready message waits behind data; fitted.
     """
 
@@ -195,7 +212,7 @@ class Gloo:
         segments = self.segments(size_bytes, nodes)
         segment_s = cluster.carrying_s(size_bytes / segments, 1)
         waited_s = round_trip_s + (1 + self.queued_share) * segment_s + self.host_s
-        period_s = max(self.in_flight * segment_s, waited_s)
+        period_s = max(self.in_flight * max(segment_s, self.host_s), waited_s)
         rounds = 2 * (nodes - 1) / nodes * segments / self.in_flight
         return rounds * period_s + self.in_flight * (round_trip_s + segment_s)
 
@@ -221,7 +238,7 @@ class Gloo:
             return 0.0
         segments = self.segments(size_bytes, cluster.nodes)
         segment_s = cluster.carrying_s(size_bytes / segments, 1)
-        period_s = max(self.in_flight * segment_s, cluster.round_trip_s + self.host_s)
+        period_s = max(self.in_flight * max(segment_s, self.host_s), cluster.round_trip_s + self.host_s)
         ring_s = (segments - self.in_flight) / self.in_flight * period_s
         others = cluster.nodes - 1
         gathered_s = cluster.carrying_s(others / cluster.nodes * size_bytes, others)
@@ -239,6 +256,11 @@ def _first_message_s(size_bytes: float, cluster: Cluster, connections: int) -> f
 
 NCCL, GLOO = Nccl(), Gloo()
 LIBRARIES: dict[str, SocketLibrary] = {"nccl": NCCL, "gloo": GLOO}
+
+
+def least_part_bytes(scale: float) -> float:
+    """Return the least bytes of a part of a message that goes over several of gloo's connections, as NCCL's piece."""
+    return max(SEGMENT_BYTES, NCCL.piece_bytes / scale)
 
 
 def libraries(spec: RunSpec) -> tuple[Nccl, Gloo]:

@@ -12,9 +12,17 @@ MAX_CONNECTIONS = 32
 """Largest number to one peer: NCCL's on AWS, two channels of 16."""
 MAX_OF_A_WORKER = 512
 """Largest number of one worker, to all peers: half of the files that a process may open."""
+NCCL_RING = "nccl_ring"
+"""The collective whose connections are its own: to the next rank and from the one before, however many ranks there are.
+So it has at most twice `MAX_CONNECTIONS`, its default, beside gloo's one to each peer."""
 
 
-def faults(connections: int | None, topology: Topology) -> Iterator[str]:
+def part_count(size_bytes: float, connections: int, least_bytes: float) -> int:
+    """Return in how many parts a message is cut: one a connection, if none has less than `least_bytes` then."""
+    return max(1, min(connections, int(size_bytes // least_bytes)))
+
+
+def faults(connections: int | None, topology: Topology, collective: object = None) -> Iterator[str]:
     """Yield why workers of a network cannot have so many connections to each peer; None is the default."""
     if connections is None:
         return
@@ -22,6 +30,8 @@ def faults(connections: int | None, topology: Topology) -> Iterator[str]:
     slowest_bit_s = min((profile.rate_bit_s for profile in profiles), default=math.inf)
     if not 1 <= connections <= MAX_CONNECTIONS:
         yield f"connections={connections}: must be from 1 to {MAX_CONNECTIONS}"
+    elif collective == NCCL_RING:
+        return
     elif connections > 1 and connections * peers > MAX_OF_A_WORKER:
         yield (
             f"connections={connections}: each of {peers + 1} workers would have {connections * peers}, and may have"

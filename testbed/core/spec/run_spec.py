@@ -194,7 +194,7 @@ class RunSpec:
             yield f"seed={self.seed}: must be from 0 to below 2**31"
         yield from self._dilation_faults()
         yield from self._cap_faults()
-        yield from connections.faults(self.connections, self.topology)
+        yield from connections.faults(self.connections, self.topology, self.strategy.params.get("collective"))
         if not self.scale >= 1:
             yield f"scale={self.scale}: must be at least 1"
         if not self.timeout_s > 0:

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from testbed.core.costs.collective import NCCL_RING, part_sizes
-from testbed.core.costs.sockets import NCCL
-from testbed.core.spec.paths import SEGMENT_BYTES
+from testbed.core.costs.sockets import NCCL, least_part_bytes
+from testbed.core.spec.connections import part_count
 from testbed.core.spec.run_spec import RunSpec
 from testbed.worker.communication.transport import Nothing, Waitable
 
@@ -56,7 +56,7 @@ class Connections:
     def of(cls, spec: RunSpec) -> Connections:
         """Return those that a run asks for; a ring of sockets has its own beside gloo's."""
         count = 1 if spec.strategy.params.get("collective") == NCCL_RING else spec.connections or 1
-        return cls(count, max(SEGMENT_BYTES, NCCL.piece_bytes / spec.scale))
+        return cls(count, least_part_bytes(spec.scale))
 
     def open(self, timeout: datetime.timedelta) -> None:
         """Make all groups but the first, which is there; all ranks do at once."""
@@ -124,7 +124,7 @@ class Connections:
         return issue, cut
 
     def _parts(self, tensor: Tensor) -> list[tuple[dist.ProcessGroup | None, Tensor]]:
-        count = max(1, min(self.count, tensor.numel(), int(tensor.nbytes // self._least_bytes)))
+        count = max(1, min(tensor.numel(), part_count(tensor.nbytes, self.count, self._least_bytes)))
         if count == 1:
             return [(None, tensor)]
         return list(zip(self._groups, tensor.view(-1).split(part_sizes(tensor.numel(), count)), strict=False))

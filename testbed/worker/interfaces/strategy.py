@@ -155,12 +155,17 @@ class Strategy(Renamed, Declared, ABC):
     """True: updates are made by an optimizer's `step`, to which a transform may add."""
     trains: bool = True
     """True: the model changes."""
-    sends_by_comm: bool = True
-    """True: it sends through `comm` alone, which can cut messages among connections and have a host take its time."""
+    sends_by_comm: bool = False
+    """True: it sends through `comm` alone, which can cut messages among connections and have a host take its time.
+    A run that asks for either is refused otherwise."""
 
     @property
     def takes_connections(self) -> bool:
         """True if all that it sends is cut among the connections that a run asks for."""
+        return self.sends_by_comm
+
+    def starts_collectives(self, workers: int) -> bool:
+        """Return True if steps of so many workers have collectives, for each of which a host can take its time."""
         return self.sends_by_comm
 
     exchanges_models: bool = False

@@ -55,7 +55,7 @@ class BucketedStrategy(Strategy):
         ValueError: with a line for each parameter that is not one of these.
     """
 
-    carries_compressor = True
+    carries_compressor = sends_by_comm = True
     sent_in_backward: float = 1.0
     """Of an all-reduce; for fusion by times."""
 

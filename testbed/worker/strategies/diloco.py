@@ -83,7 +83,7 @@ class DiLoCo(Strategy):
         ValueError: a parameter is not one of these.
     """
 
-    carries_compressor = exchanges_models = True
+    carries_compressor = exchanges_models = sends_by_comm = True
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ class FedBuff(Strategy):
     """
 
     name = "fedbuff"
-    uses_collectives = sends_by_comm = False
+    uses_collectives = False
     exchanges_models = True
 
     def __init__(

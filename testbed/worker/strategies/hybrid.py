@@ -84,8 +84,7 @@ class Hybrid(Strategy):
         ValueError: a parameter is not one of these.
     """
 
-    carries_compressor = True
-    draws_batches = True
+    carries_compressor = draws_batches = sends_by_comm = True
 
     def __init__(
         self,
@@ -190,6 +189,11 @@ class Hybrid(Strategy):
             yield f"strategy=hybrid: {name} takes over the optimizer, of which a rank has a part; use strategy=ddp"
         if compressor.needs_link_stats and self.asked.tp > 1:
             yield f"strategy=hybrid: {name} goes by what each rank measures, and shards must agree; use strategy.tp=1"
+
+    def starts_collectives(self, workers: int) -> bool:
+        """Sums of gradients over replicas and of layers over shards; a plan that is searched may have neither."""
+        pp, dp, tp = self.asked.pp, self.asked.dp, self.asked.tp
+        return self.plan_request.way is None and (tp > 1 or (dp or workers // (pp * tp)) > 1)
 
     def validate_batch(self, batch_size: int, world_size: int) -> Iterator[str]:
         if self.plan_request.way is None:

@@ -67,7 +67,7 @@ class KVTransfer(Strategy):
 
     has_optimizer = False
     trains = False
-    uses_collectives = sends_by_comm = False
+    uses_collectives = False
     takes_connections = True
 
     def __init__(

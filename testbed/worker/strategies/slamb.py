@@ -75,7 +75,7 @@ class SLAMB(Strategy):
         ValueError: a parameter is not one of these.
     """
 
-    carries_compressor = True
+    carries_compressor = sends_by_comm = True
     has_optimizer = False
 
     def __init__(

@@ -31,8 +31,6 @@ class TorchDDP(Strategy):
         ValueError: bucket_size is not a size above 0.
     """
 
-    sends_by_comm = False
-
     def __init__(self, *, bucket_size: Size = "4 MiB") -> None:
         self.bucket_size_bytes = parse_size_bytes(bucket_size)
 

@@ -16,13 +16,14 @@ def sending_faults(spec: RunSpec, strategy: Strategy) -> Iterator[str]:
     name, collective = spec.strategy.name, str(spec.strategy.params.get("collective", "gloo"))
     host, asked = HostCosts.of(spec.device), f"connections={spec.connections}"
     if spec.connections is not None and not strategy.takes_connections:
-        yield f"{asked}: strategy={name} sends over connections of its own; leave it out"
+        yield f"{asked}: strategy={name} does not say that it sends by comm alone (sends_by_comm); leave it out"
     elif spec.connections is not None and collective == NCCL_RING and spec.connections % NCCL.channels:
         yield f"{asked}: strategy.collective={NCCL_RING} shares them among {NCCL.channels} channels; use an even number"
     elif (spec.connections or 1) > 1 and collective == GLOO_RING:
         yield f"{asked}: strategy.collective={GLOO_RING} sends over one, as gloo does; use collective=gloo"
-    if host.collective_s and not strategy.sends_by_comm:
-        yield f"device.host_s.collective: strategy={name} has no collectives that could wait for it; leave it out"
+    if host.collective_s and not strategy.starts_collectives(spec.workers):
+        why = "known to start collectives in its steps, which could wait for it; leave it out"
+        yield f"device.host_s.collective: strategy={name}, as it is asked for, is not {why}"
     if host.segment_s and collective not in SUMS_ALONE:
         yield (
             f"device.host_s.segment: strategy={name} does not pass on segments that could wait for it; use ddp, lamb or"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ from testbed.analysis.simulator.model.constants import PACED, Constants
 from testbed.core.costs import collective
 from testbed.core.costs.sockets import GLOO, LIBRARIES, NCCL, Cluster, Gloo, Nccl
 from testbed.core.device.host_costs import NO_COSTS, HostCosts
-from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, DirectedLink, Hosts, Path, Paths, delay_s, wire_ratio
+from testbed.core.spec.connections import part_count
+from testbed.core.spec.paths import INITIAL_WINDOW_BYTES, DirectedLink, Hosts, Path, Paths, delay_s
+from testbed.core.spec.scale import shared_topology
 from testbed.core.spec.topology import Topology
 
 Times = npt.NDArray[np.float64]
@@ -95,28 +99,26 @@ class Network:
         gloo: Gloo = GLOO,
         host: HostCosts = NO_COSTS,
         connections: int = 1,
+        least_part_bytes: float = NCCL.piece_bytes,
     ) -> None:
         """
         Args:
-            topology: as one of the connections has it that share a message.
+            topology: as all connections to a peer have it together.
             nccl, gloo: by what rings send that are like theirs.
             host: of the emulated device.
             connections: among so many messages are cut.
+            least_part_bytes: of a message that is cut.
             tcp: the profile of the run.
             dilation: of the run that is predicted, since what the hosts do takes wall time.
             library: one of `LIBRARIES`, whose closed forms all-reduces of gloo take on real machines.
         """
-        self.topology, self.constants = topology, constants
+        self._whole, self.constants, self._least_part_bytes = topology, constants, least_part_bytes
         self.library = None if library is None else LIBRARIES[library]
         self.nccl, self.gloo, self.host, self.connections = nccl, gloo, host, connections
         self.paced = PACED.get(tcp, 0.0)
         self.message_s = constants.message_s / dilation
         self.size = len(topology.nodes)
-        self.paths = Paths(topology)
-        self._index: dict[DirectedLink, int] = {}
-        for link in topology.links:
-            for source, target, profile in link.directions():
-                self._index[DirectedLink(link.name, source, target, profile)] = len(self._index)
+        self._share(connections)
         self.free_s: Times = np.full(len(self._index) + 1, -np.inf)
         """Of each directed link, when the last byte of what it was given has left; the last one stands for none."""
         self._given_s = np.full((REMEMBERED, len(self.free_s)), np.inf)
@@ -125,9 +127,32 @@ class Network:
         self._carried: list[Indices] = [np.zeros(0, dtype=np.intp)] * REMEMBERED
         """By row, what it holds."""
         self._each_once: dict[int, tuple[Indices, bool]] = {}
-        self._row = 0
+        self._row = itertools.count(1)
+        self._of_parts: dict[int, Network] = {connections: self}
+
+    def _share(self, parts: int) -> None:
+        """Have the network as one of so many parts of a message has it."""
+        self.topology = shared_topology(self._whole, parts)
+        self.paths = Paths(self.topology)
+        self._index: dict[DirectedLink, int] = {}
+        for link in self.topology.links:
+            for source, target, profile in link.directions():
+                self._index[DirectedLink(link.name, source, target, profile)] = len(self._index)
         self._hops: dict[int, Hops] = {}
         self._largest: dict[tuple[str, str], float] = {}
+
+    def of_parts(self, parts: int) -> Network:
+        """Return the network as one of so many parts of a message has it; its links are busy with those of others."""
+        if parts not in self._of_parts:
+            one = self._of_parts[parts] = copy.copy(self)
+            for cached in ("cluster", "pairs"):
+                one.__dict__.pop(cached, None)
+            one._share(parts)
+        return self._of_parts[parts]
+
+    def parts(self, size: float) -> int:
+        """Return in how many parts a message of `size` goes."""
+        return part_count(size, self.connections, self._least_part_bytes)
 
     def hops(self, towards: int) -> Hops:
         if towards not in self._hops:
@@ -141,17 +166,8 @@ class Network:
 
     @functools.cached_property
     def cluster(self) -> Cluster:
-        """The ring as a closed form takes it: the rate of its slowest hop, and the mean of its hops' round trips."""
-        hops = self._ring(1, is_capped=False)
-        second_bit = float(hops.second_byte.max()) * self.constants.goodput / wire_ratio(self.topology) / 8
-        round_trip_s = float((hops.delay_s + hops.back_s).mean())
-        return Cluster(
-            nodes=self.size,
-            rate_bit_s=1 / second_bit if second_bit else np.inf,
-            round_trip_s=round_trip_s,
-            mtu_bytes=self.topology.mtu_bytes,
-            flow_cap_bit_s=self.topology.flow_cap_bit_s or np.inf,
-        )
+        """The ring as a closed form takes it."""
+        return Cluster.of(self.topology)
 
     @property
     def has_hops_alike(self) -> bool:
@@ -188,10 +204,10 @@ class Network:
         Args:
             is_each_once: whether no link is among them twice; None: `links` is an array that comes again and again.
         """
-        self._row = (self._row + 1) % REMEMBERED
-        given, left, before = self._given_s[self._row], self._left_s[self._row], self._carried[self._row]
+        row = next(self._row) % REMEMBERED
+        given, left, before = self._given_s[row], self._left_s[row], self._carried[row]
         given[before], left[before] = np.inf, -np.inf
-        self._carried[self._row] = links
+        self._carried[row] = links
         if self.is_each_once(links) if is_each_once is None else is_each_once:
             self.free_s[links] = np.maximum(self.free_s[links], left_s)
             given[links], left[links] = given_s, queued_s
@@ -224,17 +240,13 @@ class Network:
         waits_s: Times = np.where(is_before, self._left_s[:, links] - now_s, 0.0).max(axis=0, initial=0.0)
         return waits_s
 
-    def _ring(self, towards: int, *, is_capped: bool = True) -> Hops:
-        """Return the hops of a ring.
-
-        Args:
-            is_capped: True if each hop is one connection, which has the cap of one.
-        """
+    def _ring(self, towards: int) -> Hops:
+        """Return the hops of a ring; each is one connection."""
         ranks = range(self.size)
         there = [self.paths.between(rank, (rank + towards) % self.size) for rank in ranks]
         back = [self.paths.between((rank + towards) % self.size, rank) for rank in ranks]
         load = Counter(link for path in there for link in path)
-        slowest = [self._slowest(path, load, is_capped=is_capped) for path in there]
+        slowest = [self._slowest(path, load) for path in there]
         return Hops(
             towards,
             np.array([delay_s(path) for path in there]),
@@ -244,16 +256,11 @@ class Network:
             np.array([self._slowest(path, Counter(path))[1] for path in back], dtype=np.intp),
         )
 
-    def _slowest(
-        self, path: Path | Sequence[DirectedLink], load: Mapping[DirectedLink, float], *, is_capped: bool = True
-    ) -> tuple[float, int]:
+    def _slowest(self, path: Path | Sequence[DirectedLink], load: Mapping[DirectedLink, float]) -> tuple[float, int]:
         """Seconds a byte, and the link's index."""
         if not path:
             return 0.0, len(self._index)
-        return max(
-            (max(load[link] * self._second_byte(link), self._capped(link) if is_capped else 0.0), self._index[link])
-            for link in path
-        )
+        return max((max(load[link] * self._second_byte(link), self._capped(link)), self._index[link]) for link in path)
 
     def _capped(self, link: DirectedLink) -> float:
         """Return the seconds of a byte of one connection by its cap, if it has one."""

@@ -13,7 +13,7 @@ from testbed.analysis.simulator.timeline import collectives
 from testbed.analysis.simulator.timeline.collectives import CHAIN, HALF, LIBRARY
 from testbed.analysis.simulator.timeline.period_skip import PeriodSkip
 from testbed.analysis.simulator.timeline.rings import UnderWay
-from testbed.core.costs.collective import CHAIN_CHUNK_BYTES
+from testbed.core.costs.collective import CHAIN_CHUNK_BYTES, chain_chunks
 
 GLOO, OURS = "gloo", "ours"
 _THREADS = (GLOO, GLOO, OURS)
@@ -28,6 +28,8 @@ class Issued:
     kind: str
     size: float
     issued_s: Times
+    network: Network
+    """Network as one of the parts of the message has it."""
     root: int | None = None
     """Of a chain."""
     chunk_bytes: float = CHAIN_CHUNK_BYTES
@@ -59,18 +61,23 @@ class Carriers:
         Args:
             algorithm: where it is not the one of all.
         """
-        size /= self._network.connections  # all parts of a message are alike, so one of them is followed
-        algorithm = algorithm_of(algorithm or self._algorithm, kind, size, self._network.topology)
+        asked, network = algorithm or self._algorithm, self._network
+        algorithm = algorithm_of(asked, kind, size / network.connections, network.topology)
+        message = collectives.message_bytes(network, algorithm, kind, size)
+        # an all-to-all of gloo's is always cut; all parts of a message are alike, so one of them is followed
+        parts = network.connections if message is None else network.parts(message)
         if algorithm == GLOO and self._network.library is not None:
             algorithm = LIBRARY  # its closed form has the links for itself, so one goes after another
-        return self._queued(GLOO if algorithm == GLOO else OURS, Issued(algorithm, kind, size, now_s.copy()))
+        issued = Issued(algorithm, kind, size / parts, now_s.copy(), network.of_parts(parts))
+        return self._queued(GLOO if algorithm == GLOO else OURS, issued)
 
     def issue_chain(
         self, kind: str, size: float, now_s: Times, root: int, chunk_bytes: float = CHAIN_CHUNK_BYTES
     ) -> Issued:
         """Of all ranks, from `root` or to it."""
-        parts = self._network.connections
-        return self._queued(OURS, Issued(CHAIN, kind, size / parts, now_s.copy(), root, chunk_bytes / parts))
+        parts = self._network.parts(size / chain_chunks(size, self._network.size, chunk_bytes))
+        network = self._network.of_parts(parts)
+        return self._queued(OURS, Issued(CHAIN, kind, size / parts, now_s.copy(), network, root, chunk_bytes / parts))
 
     def end_s(self, issued: Issued) -> Times:
         """When each rank has the result of `issued`."""
@@ -92,7 +99,7 @@ class Carriers:
                 start_s = self._network.host.collective_s * (0.5 if one.kind == HALF else 1.0)
                 at_s = np.maximum(one.issued_s, self._free_s[thread]) + start_s
                 how = one.algorithm, one.kind, one.size, at_s, one.root, one.chunk_bytes
-                one.under_way = collectives.begin(self._network, *how)
+                one.under_way = collectives.begin(one.network, *how)
                 self._active[thread] = one
 
     def _queued(self, whose: str, issued: Issued) -> Issued:

@@ -146,6 +146,20 @@ def _own_s(network: Network, algorithm: str, kind: str, size: float) -> float:
     return notice_s + share * collective.seconds(algorithm, whole, size, network.topology, hosts=hosts)
 
 
+def message_bytes(network: Network, algorithm: str, kind: str, size: float) -> float | None:
+    """Return the bytes that are cut among connections at once; None: an all-to-all of gloo's, which is cut unseen.
+
+    gloo is given whole tensors; the testbed's own algorithms cut each message. Of the hierarchical ones it is that
+    between leaders.
+    """
+    if algorithm == "gloo":
+        return None if kind == "all_to_all" else size
+    if kind == "all_gather":
+        return size
+    is_hierarchical = algorithm.startswith("hierarchical") and kind != "all_to_all"
+    return size / (len(collective.ranks_of_regions(network.topology)) if is_hierarchical else network.size)
+
+
 def begin(
     network: Network,
     algorithm: str,

@@ -53,7 +53,12 @@ class Ring(UnderWay):
         size: float,
         host_s: float = 0.0,
     ) -> None:
-        self._message_s = network.message_s + host_s
+        """Begin.
+
+        Args:
+            host_s: Time of a rank's thread for each message that has come.
+        """
+        self._message_s, self._host_s = network.message_s, host_s
         self._hops: Hops = network.hops(towards)
         self._network, self._size = network, size
         self._round_bytes = self._in_a_round_trip(messages) * size
@@ -119,19 +124,23 @@ class Ring(UnderWay):
 
     def _go_on(self) -> None:
         """To when each rank can begin its next message, or its next phase."""
-        half = self._index % self.in_flight
-        self._now = np.maximum(self._now, np.maximum(self._received[half], self._sent[half]))
+        if self._index >= self.in_flight:
+            self._pass_on(self._index % self.in_flight)
         if self._index == self._messages:
+            for index in range(self._index + 1, self._index + self.in_flight):
+                self._pass_on(index % self.in_flight)
             self._index, self._phases = 0, self._phases - 1
-            self._now = self.end_s()
             self.is_done = self._phases == 0
             if self.is_done:
                 self._hops.end(self._round_bytes)
         self._mean_s = float(self._now.mean())
 
+    def _pass_on(self, half: int) -> None:
+        """Have done with the message in that half; one thread does so for one after another."""
+        self._now = np.maximum(np.maximum(self._now, self._received[half]) + self._host_s, self._sent[half])
+
     def end_s(self) -> Times:
-        end_s: Times = np.maximum.reduce([self._now, *self._received, *self._sent])
-        return end_s
+        return self._now
 
 
 class RingOfOurs(Ring):

@@ -12,6 +12,7 @@ from compressors.base.compressor import Compressor, Context, Exchange, Route
 from testbed.core.costs import collective
 from testbed.core.costs.sockets import GLOO, NCCL, Gloo, Nccl
 from testbed.core.kinds import Choice
+from testbed.core.spec.scale import shared_topology
 from testbed.core.spec.topology import Topology
 from testbed.worker.communication.collectives import gloo_ring, hierarchical, ring, two_shot
 from testbed.worker.communication.communicator import Communicator
@@ -84,7 +85,7 @@ class Collectives:
         self._ring: SocketRing | None = None
         self.regions = collective.ranks_of_regions(topology)
         """The ranks of each region that has any; the first leads."""
-        self._cheapest = functools.lru_cache(maxsize=1024)(functools.partial(collective.cheapest, topology=topology))
+        self._cheapest = functools.lru_cache(maxsize=1024)(self._cheapest_of_parts)
 
     def algorithm(self, exchange: Exchange) -> str:
         """Return the algorithm that carries `exchange`; its sizes must be known."""
@@ -112,6 +113,11 @@ class Collectives:
             for context in contexts
             if context.route is not None
         ]
+
+    def _cheapest_of_parts(self, kind: str, size_bytes: float) -> str:
+        """Return the algorithm of least time for what each of the connections takes of a message, as plans do."""
+        count = self.comm.connections.count
+        return collective.cheapest(kind, size_bytes / count, shared_topology(self._topology, count))
 
     def run(self, exchange: Exchange) -> Pending:
         """Start `exchange`, whose sizes must be known; return its pending result."""

@@ -21,7 +21,7 @@ class Group(Communicator):
         """
         super().__init__(index, len(members), parent.timeout_s)
         self._parent, self._members, self._channel = parent, members, channel
-        self.networked = parent.networked
+        self.networked, self.connections = parent.networked, parent.connections
         self.stopwatch = parent.stopwatch
         self.clock = parent.clock
 

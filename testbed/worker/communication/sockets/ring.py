@@ -8,6 +8,7 @@ connection decides. No message says that a receiver is ready.
 from __future__ import annotations
 
 import math
+import select
 import selectors
 import socket
 import struct
@@ -25,7 +26,6 @@ from testbed.worker.communication.sockets.neighbours import Lane, Neighbours
 from testbed.worker.communication.sockets.schedule import MIN_SLICE_BYTES, Move, chain_moves, moves, share
 from testbed.worker.communication.transport import combine
 
-_FINEST_S = 2e-3
 _SIZE = struct.Struct("!I")
 """Goes ahead of each slice, on the control connection."""
 
@@ -236,7 +236,7 @@ class SocketRing:
             for plan, lines in zip(plans, self._lines, strict=True)
             if plan
         ]
-        with selectors.DefaultSelector() as selector:
+        with selectors.EpollSelector() as selector:
             self._perform(channels, selector)
 
     def _plan(self, flat: Tensor, channel: int) -> list[Move]:
@@ -247,7 +247,7 @@ class SocketRing:
         least = max(1, min(MIN_SLICE_BYTES, self.library.slice_bytes) // item)
         return list(moves(start, stop, **place, chunk=chunk, slice_=slice_, least=least))
 
-    def _perform(self, channels: Sequence[_Channel], selector: selectors.BaseSelector) -> None:
+    def _perform(self, channels: Sequence[_Channel], selector: selectors.EpollSelector) -> None:
         lines = [line for pair in self._lines for lines in pair for line in lines.all]
         watched, ready = set[_Line](), list[_Line]()
         while True:
@@ -265,17 +265,15 @@ class SocketRing:
                 return
             ready = self._ready(selector, min((channel.wakes_s for channel in channels), default=math.inf))
 
-    def _ready(self, selector: selectors.BaseSelector, wakes_s: float) -> list[_Line]:
+    def _ready(self, selector: selectors.EpollSelector, wakes_s: float) -> list[_Line]:
         """Wait until lines can go on, and return them; none once it is `wakes_s`.
 
         Raises:
             TimeoutError: Neither comes.
         """
         waits_s = min(self.timeout_s, max(0.0, wakes_s - time.monotonic()))
-        if waits_s < _FINEST_S:  # a selector waits for whole milliseconds
-            time.sleep(waits_s)
-            waits_s = 0.0
-        ready = [key.data for key, _ in selector.select(waits_s)]
+        select.select([selector], [], [], waits_s)  # the selector itself waits for whole milliseconds
+        ready = [key.data for key, _ in selector.select(0)]
         if not ready and waits_s == self.timeout_s:
             raise TimeoutError(f"nothing came from the rank before, or left for the next, for {self.timeout_s:g} s")
         return ready

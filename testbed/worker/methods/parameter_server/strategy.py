@@ -78,7 +78,7 @@ class ServerStrategy(Strategy):
             wait `round_timeout_s` for the restart. Not with `region_servers`.
     """
 
-    uses_collectives = sends_by_comm = False
+    uses_collectives = False
     exchanges_models = True
     name: ClassVar[str]
     """By which a user asks for it."""

@@ -76,7 +76,7 @@ class Shards:
         end = self._comm.stopwatch.start()
         try:
             with self._clock.phase(WAITING), torch.no_grad():
-                two_shot.all_reduce(self._peers, total)
+                self._comm.host.starting(lambda: two_shot.all_reduce(self._peers, total))()
         except RuntimeError as error:
             raise self._comm.error(f"sum of {total.nbytes} bytes over shards", error) from error
         finally:

@@ -23,7 +23,6 @@ from testbed.core.costs.sockets import LIBRARIES, Cluster, Gloo
 from testbed.core.device.host_costs import HostCosts
 from testbed.core.device.profile import Collective
 from testbed.core.spec.paths import WIRE_RATIO
-from testbed.core.spec.scale import shared_topology
 from testbed.core.spec.topology import Topology
 from tests.counting import counted
 from topologies import full_mesh, hierarchical, lan, star, two_regions
@@ -270,12 +269,44 @@ def test_connections_that_share_a_message_carry_as_much_as_their_caps_until_the_
     plan = step_plan([bucket(400_000_000)], algorithm=algorithm)
 
     def step_s(topology: Topology, connections: int) -> float:
-        shared = shared_topology(topology, connections)
-        return follow(plan, Network(shared, IDEAL, connections=connections)).step_s
+        return follow(plan, Network(topology, IDEAL, connections=connections)).step_s
 
     assert step_s(capped, 4) == pytest.approx(step_s(capped, 1) / 4, rel=1e-6)
     assert step_s(capped, 20) == pytest.approx(step_s(free, 1), rel=1e-6)
     assert step_s(free, 4) == pytest.approx(step_s(free, 1), rel=1e-6)
+
+
+@pytest.mark.parametrize(("algorithm", "kind", "messages"), [("gloo", "all_reduce", 1), ("ring", "all_reduce", 2)])
+def test_small_messages_go_in_fewer_parts_than_there_are_connections(algorithm: str, kind: str, messages: int) -> None:
+    """A part has 64 KiB at least, and a connection 1 Gbit/s: 100 KiB go in one part and 200 KiB in three."""
+    capped = star.build(workers=2, rate="32 Gbit/s", rtt="0 s", lan_rate="32 Gbit/s", flow_cap="1 Gbit/s")
+
+    def step_s(kibibytes: int, connections: int) -> float:
+        plan = step_plan([bucket(messages * kibibytes << 10, kind=kind)], algorithm=algorithm)
+        return follow(plan, Network(capped, IDEAL, connections=connections)).step_s
+
+    assert step_s(100, 16) == pytest.approx(step_s(100, 1), rel=1e-6)
+    assert step_s(200, 16) == pytest.approx(step_s(200, 3), rel=1e-6) == pytest.approx(step_s(200, 1) / 3, rel=1e-6)
+
+
+def test_parts_of_several_messages_share_links_however_many_each_has() -> None:
+    """Two buckets, of one part and of three, are under way at once: together they take what their bytes need."""
+    topology, sizes = star.build(workers=2, rate="100 Mbit/s", rtt="0 s", lan_rate="100 Mbit/s"), (100 << 10, 200 << 10)
+    together, first, second = (
+        follow(step_plan([bucket(size) for size in asked]), Network(topology, IDEAL, connections=16)).step_s
+        for asked in (sizes, sizes[:1], sizes[1:])
+    )
+    assert together == pytest.approx(first + second, rel=1e-6)
+
+
+def test_a_rank_has_one_thread_for_the_segments_that_have_come() -> None:
+    """On a fast wire two segments come at once and take twice the host's time, in the simulation and in the form."""
+    size, host_s, topology = 64 << 20, 5e-3, star.build(workers=4, rate="32 Gbit/s", rtt="0 s", lan_rate="32 Gbit/s")
+    gloo = Gloo(host_s=host_s)
+    network = Network(topology, IDEAL, host=HostCosts(segment_s=host_s), gloo=gloo)
+    wanted_s = 2 * 3 / 4 * 64 * host_s
+    assert follow(step_plan([bucket(size)], algorithm="gloo_ring"), network).step_s == pytest.approx(wanted_s, rel=0.01)
+    assert gloo.all_reduce_s(size, network.cluster) == pytest.approx(wanted_s, rel=0.01)
 
 
 def test_four_connections_of_gloo_wait_for_four_times_as_many_segments_at_once() -> None:
@@ -283,8 +314,7 @@ def test_four_connections_of_gloo_wait_for_four_times_as_many_segments_at_once()
     size, far = 64 << 20, star.build(workers=2, rate="20 Gbit/s", rtt="100 ms", lan_rate="20 Gbit/s")
 
     def step_s(connections: int) -> float:
-        network = Network(shared_topology(far, connections), IDEAL, connections=connections)
-        return follow(step_plan([bucket(size)]), network).step_s
+        return follow(step_plan([bucket(size)]), Network(far, IDEAL, connections=connections)).step_s
 
     assert 3 < step_s(1) / step_s(4) < 4
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from testbed.core.costs.sockets import NCCL
 from testbed.core.errors import EXIT_INPUT, InputError
+from testbed.core.spec.connections import MAX_CONNECTIONS, MAX_OF_A_WORKER
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.core.spec.schedule import Change
 from topologies import two_regions
@@ -139,6 +141,16 @@ def test_a_value_out_of_range_is_refused_by_name(change: dict[str, Any], fault: 
         spec(**change)
     assert len(caught.value.faults) == 1
     assert fault in caught.value.faults[0]
+
+
+def test_a_ring_of_nccl_s_has_two_neighbours_however_many_workers_there_are() -> None:
+    """Those of its default, 32, fit too; gloo's own count by peers, in each of its groups."""
+    ring = Part("ddp", "testbed.worker.strategies.ddp.DDP", {"collective": "nccl_ring"})
+    asked = {"connections": MAX_CONNECTIONS, "topology": two_regions.build(workers=64)}
+    assert spec(**asked, strategy=ring).connections == NCCL.connections == MAX_CONNECTIONS
+    assert 2 * MAX_CONNECTIONS <= MAX_OF_A_WORKER
+    with pytest.raises(InputError, match="each of 64 workers would have 2016"):
+        spec(**asked)
 
 
 def test_every_fault_is_reported_at_once() -> None:

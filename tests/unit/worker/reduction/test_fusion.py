@@ -10,8 +10,10 @@ from torch import nn
 from testbed.core.costs.collective import MESSAGE_CPU_S, OWN_MESSAGE_CPU_S
 from testbed.core.costs.fusion import Cost
 from testbed.core.costs.run_costs import all_reduce_cost
+from testbed.core.costs.sockets import Gloo
 from testbed.core.device.profile import LayerTimes, Profile
 from testbed.core.spec.run_spec import Part, RunSpec
+from testbed.core.spec.topology import Topology
 from testbed.worker.device.compute_times import ComputeTimes
 from testbed.worker.reduction.fusion import grouped
 from topologies import two_regions
@@ -43,6 +45,23 @@ def test_a_ring_starts_with_the_delay_of_all_its_messages(collective: str, messa
     assert slowed.start_s == pytest.approx(6 * (delay_s + message_s / 5), rel=0.02)
     half = all_reduce_cost(spec, collective, size_bytes, width=0.5)
     assert half.second_byte == pytest.approx(cost.second_byte / 2, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("collective", "waits"), [("gloo_ring", 6 * 96 / 4 / Gloo.in_flight), ("nccl_ring", 6 * 100e6 / 4 / (4 << 20))]
+)
+def test_a_host_s_time_for_segments_passes_as_often_as_the_ring_waits_for_one(collective: str, waits: float) -> None:
+    """100 MB among four: a ring of gloo's has 96 segments, two under way at once, one of NCCL's chunks of 4 MiB."""
+    far = two_regions.build(workers=4, rate="10 Gbit/s", lan_rate="10 Gbit/s", rtt="60 ms")
+
+    def seconds(host_s: dict[str, float], topology: Topology, size_bytes: float = 100e6) -> float:
+        spec = dataclasses.replace(_spec(), topology=topology, device=Part("some", "some.Thing", {"host_s": host_s}))
+        return all_reduce_cost(spec, collective, 100e6, width=1.0).of(size_bytes)  # type: ignore[arg-type]
+
+    assert seconds({"segment": 9e-4}, far) - seconds({}, far) == pytest.approx(waits * 9e-4, rel=1e-3)
+    assert seconds({"segment": 9e-4}, far, 1) - seconds({}, far, 1) == pytest.approx(6 * 9e-4, rel=1e-3)
+    slow = two_regions.build(workers=4, rate="100 Mbit/s", lan_rate="100 Mbit/s", rtt="20 ms")
+    assert seconds({"segment": 9e-4}, slow) == pytest.approx(seconds({}, slow)), "the wire takes longer"
 
 
 def _model() -> tuple[nn.Module, ComputeTimes]:

@@ -17,6 +17,7 @@ from testbed.worker.interfaces.transform import Transform
 from testbed.worker.interfaces.workload import Batch, Workload
 from testbed.worker.interfaces.workload_capabilities import Sequential, split
 from testbed.worker.model.pieces import Piece
+from testbed.worker.strategies.hybrid import Hybrid
 from testbed.worker.training import capabilities
 from testbed.worker.training.parts import build_parts
 from testbed.worker.transforms.none import Unchanged
@@ -88,8 +89,8 @@ def test_no_strategy_of_the_tree_has_half_a_capability(name: str) -> None:
         ("ddp", "gloo_ring", 1, ""),
         ("ddp", "gloo_ring", 2, "sends over one, as gloo does; use collective=gloo"),
         ("ddp", "nccl_ring", 3, "shares them among 2 channels; use an even number"),
-        ("torch_ddp", "", 2, "strategy=torch_ddp sends over connections of its own; leave it out"),
-        ("parameter_server", "", 2, "strategy=parameter_server sends over connections of its own; leave it out"),
+        ("torch_ddp", "", 2, "by comm alone (sends_by_comm); leave it out"),
+        ("parameter_server", "", 2, "by comm alone (sends_by_comm); leave it out"),
     ],
 )
 def test_connections_are_refused_where_messages_cannot_be_cut(
@@ -114,7 +115,7 @@ def test_connections_are_refused_where_messages_cannot_be_cut(
         ("ddp", "nccl_ring", {"segment": 9e-4}, ""),
         ("ddp", "gloo", {"segment": "0.9 ms"}, "or diloco with strategy.collective=nccl_ring or gloo_ring"),
         ("local_sgd", "", {"segment": "0.9 ms"}, "or diloco with strategy.collective=nccl_ring or gloo_ring"),
-        ("parameter_server", "", {"collective": "7 ms"}, "has no collectives that could wait for it; leave it out"),
+        ("parameter_server", "", {"collective": "7 ms"}, "in its steps, which could wait for it; leave it out"),
     ],
 )
 def test_a_host_s_time_is_refused_where_it_could_not_pass(
@@ -129,6 +130,27 @@ def test_a_host_s_time_is_refused_where_it_could_not_pass(
         build_parts(spec)
     (line,) = caught.value.faults
     assert line.startswith("device.host_s.") and line.endswith(fault)
+
+
+def test_a_strategy_that_does_not_say_how_it_sends_has_neither_connections_nor_a_host_that_takes_its_time() -> None:
+    paced = Part("paced", PACED, {"step_s": 0.1, "host_s": {"collective": 0.007}})
+    with pytest.raises(InputError) as caught:
+        build_parts(dataclasses.replace(_spec(Least), connections=2, device=paced))
+    assert [fault.split(":")[0] for fault in caught.value.faults] == ["connections=2", "device.host_s.collective"]
+
+
+@pytest.mark.parametrize(
+    ("params", "starts"),
+    [
+        ({}, True),
+        ({"dp": 1, "pp": 4}, False),
+        ({"pp": 2, "tp": 2}, True),
+        ({"pp": 4}, False),
+        ({"plan": "auto"}, False),
+    ],
+)
+def test_a_pipeline_alone_starts_no_collectives_in_its_steps(params: dict[str, Any], starts: bool) -> None:
+    assert Hybrid(**params).starts_collectives(4) is starts
 
 
 class HalfChange(Transform):

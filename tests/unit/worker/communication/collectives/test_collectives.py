@@ -9,13 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.base.compressor import Exchange
-from testbed.core.costs.collective import ALGORITHMS, sent_bytes, wan_bytes
+from compressors.base.compressor import Exchange, Route
+from testbed.core.costs.collective import ALGORITHMS, cheapest, sent_bytes, wan_bytes
+from testbed.core.spec.scale import shared_topology
 from testbed.core.spec.topology import Link, Node, Topology, symmetric
 from testbed.worker.communication.collectives import algorithm_selection, chain, ring, two_shot
 from testbed.worker.communication.collectives.algorithm_selection import COLLECTIVES, Collectives
 from testbed.worker.communication.communicator import Communicator
+from testbed.worker.communication.connections import Connections
 from tests.unit.worker.memory_peers import MemoryPeers, on_all
+from topologies import two_regions
 
 REGIONS = [(4,), (1, 1), (3, 1), (3, 2, 1), (1, 4, 2, 1)]
 OWN = [name for name in ALGORITHMS if name != "gloo"]
@@ -135,6 +138,19 @@ def test_payloads_of_unequal_sizes_arrive(name: str, workers: tuple[int, ...]) -
     for rank, (gathered, received) in enumerate(answers):
         assert gathered == [[source] * sizes[source] for source in range(size)]
         assert received == [[source] * (source + rank) for source in range(size)]
+
+
+def test_auto_chooses_by_what_each_connection_has_of_a_message() -> None:
+    """As plans and simulations do; with a cap for each connection it is not what one alone would choose."""
+    network = two_regions.build(workers=6, rate="10 Gbit/s", lan_rate="10 Gbit/s", rtt="20 ms", flow_cap="1 Gbit/s")
+    comm = Communicator(0, 6, timeout_s=1)
+    comm.connections = Connections(8)
+    alone, differ = shared_topology(network, 8), 0
+    for size in (1 << power for power in range(10, 28)):
+        chosen = Collectives(comm, network, "auto").planned(Route.REDUCE_SUM, size)
+        assert chosen == cheapest("all_reduce", size / 8, alone)
+        differ += chosen != cheapest("all_reduce", size, network)
+    assert differ
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

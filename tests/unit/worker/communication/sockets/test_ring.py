@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -118,6 +120,23 @@ def test_a_channel_passes_on_one_slice_after_another_and_the_host_takes_its_time
 
     for taken_s, is_right in on_all(2, library, work):
         assert is_right and taken_s >= 2 * 2 * host_s
+
+
+def test_a_channel_is_served_while_another_waits_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has come is taken at once, however short the host's time is, and however long."""
+
+    def never(seconds: float) -> None:
+        raise AssertionError(f"sleeps for {seconds:g} s, and serves nobody")
+
+    ring = SocketRing(Neighbours([], []), rank=0, size=2, library=SMALL, timeout_s=WAIT_S)
+    here, there = socket.socketpair()
+    with here, there, selectors.EpollSelector() as selector:
+        selector.register(here, selectors.EVENT_READ, "line")
+        monkeypatch.setattr(time, "sleep", never)
+        assert ring._ready(selector, time.monotonic() + 1e-3) == []
+        there.send(b"x")
+        for waits_s in (1e-3, WAIT_S):
+            assert ring._ready(selector, time.monotonic() + waits_s) == ["line"]
 
 
 @pytest.mark.parametrize("size", [2, 4])
