@@ -1,6 +1,7 @@
-"""In fresh namespaces: all-reduces round a ring of sockets over emulated uplinks; prints their times and bytes.
+"""In fresh namespaces: collectives round a ring of sockets over emulated uplinks; prints their times and bytes.
 
-Its argument is JSON: `topology` (words for `compose`), `sizes_bytes`, `repeats`, `nccl` (fields of `Nccl`), `tcp`.
+Its argument is JSON: `topology` (words for `compose`), `sizes_bytes`, `repeats`, `nccl` (fields of `Nccl`), `tcp`, and
+`broadcasts`, true for broadcasts in place of all-reduces.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Board:
 class Ranks:
     """All ranks of a network, a thread each."""
 
-    def __init__(self, network: Network, library: Nccl) -> None:
+    def __init__(self, network: Network, library: Nccl, *, broadcasts: bool) -> None:
+        self.broadcasts = broadcasts
         self.network, self.library, self.board = network, library, Board()
         self.size = len(network.workers)
         self.pool, self.barrier = ThreadPoolExecutor(self.size), threading.Barrier(self.size, timeout=WAIT_S)
@@ -58,17 +60,19 @@ class Ranks:
         neighbours = namespace.call(lambda: Neighbours.meet(self.board, **place, **lanes))
         return SocketRing(neighbours, rank=rank, size=self.size, library=self.library, timeout_s=WAIT_S)
 
-    def all_reduce_s(self, size_bytes: int) -> float:
-        """Return the mean over ranks of the time of one all-reduce, from a barrier on."""
-        return sum(self.pool.map(lambda ring: self._one_s(ring, size_bytes), self.rings)) / self.size
+    def seconds(self, size_bytes: int) -> float:
+        """Return the time of one collective from a barrier on: the mean over ranks, of a broadcast that of the last."""
+        found = list(self.pool.map(lambda ring: self._one_s(ring, size_bytes), self.rings))
+        return max(found) if self.broadcasts else sum(found) / self.size
 
     def _one_s(self, ring: SocketRing, size_bytes: int) -> float:
         tensor = torch.full((size_bytes // 4,), float(ring.rank))
         self.barrier.wait()
         began_s = time.monotonic()
-        ring.all_reduce(tensor)
+        (ring.broadcast if self.broadcasts else ring.all_reduce)(tensor)
         taken_s = time.monotonic() - began_s
-        assert bool((tensor == self.size * (self.size - 1) / 2).all()), "the sum is wrong"
+        wanted = 0 if self.broadcasts else self.size * (self.size - 1) / 2
+        assert bool((tensor == wanted).all()), "the result is wrong"
         return taken_s
 
 
@@ -76,12 +80,12 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     topology, library = compose(asked["topology"]).topology, Nccl(**asked["nccl"])
     with Network(topology, tcp.profile(asked["tcp"], topology), "nfqueue", lambda _: None) as network:
-        ranks = Ranks(network, library)
-        ranks.all_reduce_s(asked["sizes_bytes"][0])
+        ranks = Ranks(network, library, broadcasts=asked.get("broadcasts", False))
+        ranks.seconds(asked["sizes_bytes"][0])
         found = []
         for size_bytes in asked["sizes_bytes"]:
             before = {port.key: port.read() for port in network.ports}
-            times_s = [ranks.all_reduce_s(size_bytes) for _ in range(asked["repeats"])]
+            times_s = [ranks.seconds(size_bytes) for _ in range(asked["repeats"])]
             after = {port.key: port.read() for port in network.ports}
             sent = {key[1]: after[key].sent_bytes - before[key].sent_bytes for key in after}
             drops = sum(after[key].drops - before[key].drops for key in after)

@@ -33,3 +33,20 @@ def test_it_takes_the_time_and_the_bytes_of_the_closed_form(mtu_bytes: int, mach
         if abs(off[-1]) < 0.05:
             return
     raise AssertionError(f"off the closed form by {off}")
+
+
+def test_a_broadcast_takes_the_time_and_the_bytes_of_its_closed_form(machine_lock: None) -> None:
+    """A chain: all ranks but the last send all of it, once."""
+    topology = ["topo=star", f"workers={NODES}", "topo.rate='100 Mbit/s'", "topo.rtt='20 ms'", "topo.queue='10 MB'"]
+    asked = {"topology": topology, "sizes_bytes": [SIZE_BYTES], "repeats": REPEATS, "nccl": {}, "tcp": "stock"}
+    cluster = Cluster(nodes=NODES, rate_bit_s=RATE_BIT_S, round_trip_s=RTT_S)
+    form_s, off = Nccl().broadcast_s(SIZE_BYTES, cluster), list[float]()
+    for _ in range(TRIES):
+        (found,) = run_inside("inside_ring.py", json.dumps(asked | {"broadcasts": True}))
+        sent = [found["sent_bytes"][f"site-{node}-0"] / REPEATS for node in range(NODES)]
+        assert found["drops"] == 0 and sent[-1] < 0.04 * SIZE_BYTES, "acknowledgements alone"
+        assert sent[:-1] == pytest.approx([cluster.wire_ratio * SIZE_BYTES] * (NODES - 1), rel=0.04)
+        off.append(min(found["times_s"]) / form_s - 1)
+        if abs(off[-1]) < 0.08:
+            return
+    raise AssertionError(f"off the closed form by {off}")

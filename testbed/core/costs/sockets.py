@@ -166,10 +166,14 @@ class Nccl:
         return sends * max(chunks_s, circling_s, slices * self.host_s) + self.start_round_trips * round_trip_s
 
     def broadcast_s(self, size_bytes: float, cluster: Cluster) -> float:
-        """Return the time of a broadcast along a chain of all nodes."""
+        """Return the time of a broadcast along a chain of all nodes.
+
+        A slice has fewer pieces than there are sockets, so several slices leave together, and come together.
+        """
         if cluster.nodes < 2:
             return 0.0
-        filled_bytes = (cluster.nodes - 2) * self.channels * self.chain_chunk_bytes
+        passed_bytes = max(self.chain_chunk_bytes, self.sockets * self.piece_bytes)  # what all sockets take at once
+        filled_bytes = (cluster.nodes - 2) * self.channels * passed_bytes
         hops_s = (cluster.nodes - 1) * cluster.round_trip_s / 2
         carried_s = cluster.carrying_s(size_bytes + filled_bytes, self.connections)
         return carried_s + hops_s + self.chain_start_round_trips * cluster.round_trip_s

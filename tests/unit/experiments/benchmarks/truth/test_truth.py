@@ -38,7 +38,7 @@ def test_the_model_behind_tbf_has_its_parameters_and_tensors() -> None:
 
 def test_exchanges_behind_tbf_are_predicted_as_the_page_says() -> None:
     assert [training.diloco(link).error for link in LINKS] == pytest.approx([-0.005, 0.002, -0.096, -0.213], abs=0.001)
-    assert [training.ddp(link).error for link in LINKS] == pytest.approx([-0.059, -0.036, -0.065, -0.089], abs=0.001)
+    assert [training.ddp(link).error for link in LINKS] == pytest.approx([-0.051, -0.028, -0.056, -0.081], abs=0.001)
     assert all(training.ddp(link, with_buffers=False).error < -0.24 for link in LINKS)
 
 
