@@ -1,5 +1,5 @@
-"""The ledger of all systems in README.md and docs/reproductions.md, and the map of docs/artifact.md from claims to the
-commands that make their figures; all from the recorded results."""
+"""The ledger of all systems in README.md and docs/reproductions.md, from the recorded results, and the list of
+benchmarks in docs/artifact.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.common.page import between
 from experiments.common.papers.claim import CLASSES, OWN, PAPERS
 from experiments.common.papers.declaration import FOLDER, System, find_systems
 from experiments.common.tables import number, table
-from experiments.reproductions.ledger import MIN_RATIO, VERDICTS, least
+from experiments.reproductions.ledger import VERDICTS
 from experiments.reproductions.outcome import judged_again
 from experiments.reproductions.plan import MAX_S
 from testbed.core.errors import InputError
@@ -27,7 +27,7 @@ PAGE = CLONE / "docs" / "reproductions.md"
 ARTIFACT = CLONE / "docs" / "artifact.md"
 README = CLONE / "README.md"
 _SHORT = {PAPERS: "paper", OWN: "own"}
-TABLE_REGION, CLAIMS_REGION, FIGURES_REGION, LEDGER_REGION = "reproductions", "claims", "figures", "ledger"
+TABLE_REGION, FIGURES_REGION, LEDGER_REGION = "reproductions", "figures", "ledger"
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ def write(results: Path = FOLDER, page: Path = PAGE, artifact: Path = ARTIFACT, 
     for path, name, content in (
         (readme, LEDGER_REGION, ledger),
         (page, TABLE_REGION, f"{counts_line(all_of)}\n\n{ledger_table(all_of)}\n\n{minutes_line(all_of)}"),
-        (artifact, CLAIMS_REGION, claims_table(all_of)),
-        (artifact, FIGURES_REGION, figures_table()),
+        (artifact, FIGURES_REGION, benchmarks_list()),
     ):
         try:
             path.write_text(between(path.read_text(), name, content))
@@ -146,46 +145,14 @@ def usual_s(system: System) -> float:
     return min(sum(trial.seconds for trial in system.trials(False)), MAX_S)
 
 
-def claims_table(all_of: Sequence[Recorded]) -> str:
-    """Return what each claim compares, and how far off the figure may be; the ledger has the recorded ratios."""
-    return table(
-        ("claim", "compared", "reproduced from", "to the next verdict", "runs"),
-        [
-            (
-                f"{one.system.name}: {one.system.claimed:g} times",
-                one.system.figure_name + (" (more is better)" if one.system.higher_is_better else ""),
-                f"{least(one.system.claimed):.2f}",
-                _room(one),
-                str(sum(len(ids) for ids in one.result["runs"].values())) if one.result else "-",
-            )
-            for one in all_of
-        ],
-    )
-
-
-def _room(one: Recorded) -> str:
-    """Return by how many per cent the recorded ratio would have to move for another verdict."""
-    if one.emulated is None or one.verdict is None:
-        return "-"
-    nearest = min((least(one.system.claimed), MIN_RATIO), key=lambda bound: abs(bound / one.emulated - 1))
-    return f"{(nearest / one.emulated - 1) * 100:+.0f} %"
-
-
-def figures_table() -> str:
-    """Return the benchmarks of each page with the minutes that they take, and the page's figures."""
+def benchmarks_list() -> str:
+    """Return the benchmarks of each page with the minutes that they take."""
     by_page: dict[str, list[Benchmark]] = {}
     for one in find_benchmarks().values():
         by_page.setdefault(one.page, []).append(one)
-    return table(
-        ("page", "benchmarks (minutes)", "figures"),
-        [
-            (
-                _link(CLONE / page),
-                ", ".join(f"`{one.name}` ({total_s(one.points()) / 60:.0f})" for one in several),
-                ", ".join(_link(CLONE / one.figure.path) for one in several if one.figure) or "-",
-            )
-            for page, several in by_page.items()
-        ],
+    return "\n".join(
+        f"- {_link(CLONE / page)}: " + ", ".join(f"`{one.name}` ({total_s(one.points()) / 60:.0f})" for one in several)
+        for page, several in by_page.items()
     )
 
 

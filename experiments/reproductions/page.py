@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from experiments.common.page import between
+from experiments.common.papers.claim import PAPERS
 from experiments.common.papers.declaration import System
 from experiments.common.tables import number, table
 from experiments.reproductions.ledger import least
@@ -37,19 +38,19 @@ def write(system: System, content: Content, pages: Path) -> None:
 
 
 def claim_region(system: System, content: Content) -> str:
-    """Return the claim, its source, its class and the ratios from which it counts."""
+    """Return the claim, its source, its class unless it is the paper's, and the ratio from which it counts."""
+    kind = "" if content["class"] == PAPERS else f" Class: {content['class']}."
     return (
         f"{system.claim[0].upper()}{system.claim[1:]}.\n\n"
-        f"Source: {system.source}. Class: **{content['class']}**. Claimed ratio: {system.claimed:.3g}; reproduced from"
-        f" {least(system.claimed):.3g}."
+        f"Source: {system.source}.{kind} Reproduced from a ratio of {least(system.claimed):.3g} on."
     )
 
 
 def set_up_region(system: System, content: Content) -> str:
-    """Return the claimed and our own set-up side by side."""
+    """Return the claimed and our own set-up, a line for each part."""
     del system
     paper, ours = content["set_ups"]["paper"], content["set_ups"]["ours"]
-    return table(("", "claimed", "here"), [(name, paper[name], ours[name]) for name in ours])
+    return "\n".join(f"- {name}: {paper[name]}; here {ours[name]}" for name in ours)
 
 
 def result_region(system: System, content: Content) -> str:

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 
 from experiments.common.tables import Found, disturbed, number, table
 
-BRIEF_WORKLOAD = "digits"
-"""Whose table stands on the page of the strategies, with fewer columns."""
-
 
 def strategies(points: Sequence[Found]) -> str:
     places = sorted({(point["asked"]["workload"], point["asked"]["topo"]) for point in points})
@@ -19,40 +16,6 @@ def strategies(points: Sequence[Found]) -> str:
         rows = map(_row, sorted(chosen, key=_reached_s))
         sections.append(f"**{workload} on {topo}**\n\n{table(_heads(chosen[0]), rows)}")
     return "\n\n".join(sections)
-
-
-def brief(points: Sequence[Found]) -> str:
-    """Return a row for each strategy on `BRIEF_WORKLOAD`, the first to reach the target over the first link on top."""
-    by_topo: dict[str, dict[str, Found]] = {}
-    for point in (point for point in points if point["asked"]["workload"] == BRIEF_WORKLOAD):
-        by_topo.setdefault(point["asked"]["topo"], {})[point["asked"]["kind"]] = point
-    first, *others = sorted(by_topo)
-    ranked = sorted(by_topo[first].values(), key=_reached_s)
-    target = number(ranked[0]["result"]["metric"]["target"], ".0f", 100)
-    heads = ("strategy", f"s to {target}%, {first}", "accuracy", "step", "over the WAN", "verdict")
-    return table(
-        (*heads, *(f"s to {target}%, {topo}" for topo in others)),
-        [
-            [
-                f"`{kind}`",
-                *_brief_cells(point),
-                *(_brief_cells(by_topo[topo][kind])[0] if kind in by_topo[topo] else "-" for topo in others),
-            ]
-            for point in ranked
-            if (kind := point["asked"]["kind"])
-        ],
-    )
-
-
-def _brief_cells(point: Found) -> list[str]:
-    result = point["result"]
-    return [
-        number(result["metric"]["time_to_target_s"], ".1f"),
-        f"{number(result['metric']['value'], '.1f', 100)}%",
-        f"{number(result['mean_step_s'], '.0f', 1e3)} ms",
-        f"{number(result['wan_bytes'], '.1f', 1e-6)} MB",
-        result["verdict"] + disturbed(point),
-    ]
 
 
 def _reached_s(point: Found) -> float:

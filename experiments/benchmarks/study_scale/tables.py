@@ -59,9 +59,11 @@ def _outside(points: Sequence[Found]) -> str:
     """On how many points the simulator was validated with nothing alike."""
     known = [p for p in points if "by_rate" in p["result"]]
     beyond = [p for p in known if any(one["outside"] for one in p["result"]["by_rate"].values())]
-    reasons = sorted({why for p in beyond for one in p["result"]["by_rate"].values() for why in one["outside"]})
+    reasons = sorted(
+        {why.split()[0] for p in beyond for one in p["result"]["by_rate"].values() for why in one["outside"]}
+    )
     said = f"{len(beyond)} of {len(known)} points lie outside what the simulator was validated on"
-    return f"{said}, by: {'; '.join(reasons)}." if beyond else f"{said}."
+    return f"{said}, by {', '.join(reasons)}." if beyond else f"{said}."
 
 
 def draw(points: Sequence[Found]) -> str:

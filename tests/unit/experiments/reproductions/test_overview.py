@@ -20,11 +20,6 @@ from testbed.core.errors import InputError
 from tests.unit.experiments.reproductions.fake_runs import found, regions, system
 
 
-def rows(text: str, name: str) -> list[list[str]]:
-    (found,) = re.findall(rf"<!-- {name}: begin -->\n(.*?)\n<!-- {name}: end -->", text, re.DOTALL)
-    return [line.strip("| ").split(" | ") for line in found.splitlines()[2:]]
-
-
 @pytest.mark.parametrize(("path", "name"), [(overview.PAGE, "reproductions"), (overview.README, "ledger")])
 def test_the_ledger_says_what_is_recorded(path: Path, name: str) -> None:
     table = path.read_text().partition(f"<!-- {name}: begin -->")[2].partition("\n\n")[2].partition("\n\n")[0]
@@ -60,11 +55,9 @@ def test_a_system_s_page_is_as_it_would_be_written(one: System, tmp_path: Path) 
     assert copy.read_text() == (PAGES / f"{one.name}.md").read_text(), "run `make reproduce REPRODUCE=--tables`"
 
 
-def test_every_system_and_every_benchmark_has_a_row() -> None:
-    text = overview.ARTIFACT.read_text()
-    assert [row[0].split(":")[0] for row in rows(text, "claims")] == [one.name for one in find_systems(None)]
-    named = [name for row in rows(text, "figures") for name in re.findall(r"`(\w+)` \(\d+\)", row[1])]
-    assert sorted(named) == sorted(find_benchmarks())
+def test_every_benchmark_is_listed_with_its_minutes() -> None:
+    text = overview.ARTIFACT.read_text().partition("<!-- figures: begin -->")[2].partition("<!-- figures: end -->")[0]
+    assert sorted(re.findall(r"`(\w+)` \(\d+\)", text)) == sorted(find_benchmarks())
 
 
 def test_no_call_for_one_system_is_said_to_last_more_than_ten_minutes() -> None:
@@ -77,24 +70,9 @@ def test_from_the_least_ratio_on_the_verdict_is_reproduced(claimed: float) -> No
     assert (verdict_at(claimed, bound), verdict_at(claimed, bound - 0.001)) == ("reproduced", "partly")
 
 
-@pytest.mark.parametrize(
-    ("emulated", "room"), [(1.6, "-9 %"), (1.4, "+4 %"), (1.1, "-5 %"), (1.0, "+5 %"), (None, "-")]
-)
-def test_the_way_to_the_next_verdict_is_the_shorter_one(emulated: float | None, room: str) -> None:
-    verdict = None if emulated is None else verdict_at(1.5, emulated)
-    result = {"emulated": emulated, "verdict": verdict, "runs": {"baseline": [], "candidate": []}}
-    assert f" | {room} | 0 |" in overview.claims_table([Recorded(system(claimed=1.5), result)])
-
-
-def test_a_ratio_without_a_verdict_has_no_way_to_the_next() -> None:
-    result = {"emulated": 1.4, "verdict": None, "runs": {"baseline": [], "candidate": []}}
-    assert " | - | 0 |" in overview.claims_table([Recorded(system(claimed=1.5), result)])
-
-
 def test_what_was_never_measured_has_a_row_without_figures(tmp_path: Path) -> None:
     (one,) = recorded([system()], tmp_path)
     assert "| 1.50 | - | - | 0 | not measured |" in ledger_table([one])
-    assert overview.claims_table([one]).endswith("| - | - |")
 
 
 def test_a_verdict_that_the_interval_does_not_settle_says_so() -> None:
