@@ -50,7 +50,7 @@ def set_up_region(system: System, content: Content) -> str:
     """Return the claimed and our own set-up, a line for each part."""
     del system
     paper, ours = content["set_ups"]["paper"], content["set_ups"]["ours"]
-    return "\n".join(f"- {name}: {paper[name]}; here {ours[name]}" for name in ours)
+    return "\n".join(f"- {name}: {paper[name]}. Here: {ours[name]}" for name in ours)
 
 
 def result_region(system: System, content: Content) -> str:
