@@ -39,8 +39,10 @@ WORKER = ROOT / "testbed" / "worker" / "__main__.py"
 HANG_S = 250.0
 """After which ranks that are not done have hung: a busy machine takes many times as long as an idle one, and tests have
 300 s."""
-TIMEOUT_S = 100.0
-"""Of a collective, or of ranks that meet: they load torch for seconds first, and not all of them at once."""
+TIMEOUT_S = 200.0
+"""Of a collective, of ranks that meet, or of evaluations after the last step.
+
+Ranks load torch for seconds first, and not all of them at once; evaluations yield to every other process."""
 COMPRESSORS = ("fp16", "int8", "none", "powersgd", "sz3", "topk")
 """One of each kind; the law book holds every member to its laws on gloo."""
 SMALL = {"_target_": "tests.distributed.small_digits.SmallDigits", "learning_rate": 0.15}
