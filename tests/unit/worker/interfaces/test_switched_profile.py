@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.core.device.device import Native, Paced, Profiled
+from testbed.core.device.device import Native, Paced
 from testbed.core.device.profile import MEASURED, SCALED, LayerTimes, Profile
+from testbed.core.device.profiled import Profiled
 from testbed.core.errors import InputError
 from testbed.worker.interfaces.transform import fitted
 
