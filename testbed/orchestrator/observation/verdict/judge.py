@@ -7,22 +7,22 @@ a second of a change, or while a link is down, against nothing.
 
 | rule | suspect | invalid |
 | --- | --- | --- |
-| WAN rate, idle, busy, in training (past two standard errors) | 2% | 5% |
+| WAN rate, idle, busy, in training, past two standard errors | 2% | 5% |
 | WAN delay, one way and both: typical idle and busy, least in training; past jitter | 1 ms or 2% | 3 times |
 | gaps between packets of a burst against its rate, 90th percentile | 100% | - |
 | seconds with the shaper's p99 later than 2 ms or 2% of the delay | 5% | 25% |
 | packets that the shaper lost against its target | - | 5 standard deviations |
-| packets beyond the shaper's capacity, or dropped by the machine's CPU backlog (softnet) | - | any |
+| packets beyond the shaper's capacity, or dropped by the CPU backlog (softnet) | - | any |
 | a measurement without a result; unreadable events | any | - |
 | missing steps, results, measurements or counters | any | - |
 | counters silent for 4 s, or probes of a link that is up for 8 s, wall-clock | any | - |
-| a stopped process, by how much longer steps took meanwhile | 2% or unknown | 5% |
-| single steps above 5x the typical one; not with loss, jitter or background traffic | 2% | - |
+| a stopped process, by steps' longer time | 2% or unknown | 5% |
+| steps above 5x the typical one; not with loss, jitter, background traffic | 2% | - |
 | phases longer than the device takes, each step's latest rank | 2% | 5% |
 | messages waiting for a core, mean over ranks | 10% | 30% |
 | cores idle on average in training | below 10% | below 2% |
-| time in which a process waited for a core (pressure); not paced | 50% | 85% |
-| seconds with cores idle below 10%, or pressure above 50%; 2 s at least; not paced | 10% | - |
+| time with a process waiting for a core (pressure); not paced | 50% | 85% |
+| seconds with idle below 10% or pressure above 50%, from 2 s; not paced | 10% | - |
 | seconds with pressure above 85%; not paced | - | 25% |
 | a node stopped by its cgroup's quota | 1% | 10% |
 | CPU steal in training, of a core; not paced | 2% | 10% |
@@ -36,8 +36,8 @@ a second of a change, or while a link is down, against nothing.
 | a worker lost without an event, others continued | any | - |
 | a worker that sent more messages than the record takes | any | - |
 | a script of which no worker sent 500 bytes over the links | - | any |
-| a worker of a script that sent nothing, or joined no process group | any | - |
-| a compressor given to a script that no hook took | any | - |
+| a script's worker that sent nothing, or joined no process group | any | - |
+| a script's compressor that no hook took | any | - |
 | timing error of the collector | 1 s | - |
 
 Not judged: drops of a link's own queue (`drops` of `link` events), since a full queue drops on a real link too; rounds
