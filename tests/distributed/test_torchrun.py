@@ -125,7 +125,7 @@ def test_all_that_cannot_be_asked_of_machines_that_are_there_is_told_at_once(por
     process = _started(port, words, tmp_path / "runs", ranks=1)  # a second one may miss it, and end first
     said = _ended(process)
     assert process.returncode != EXIT_COMPLETED and f"exitcode  : {EXIT_INPUT}" in said
-    asked = ("dilation=3:", "capture:", "memory_limit:", "checkpoint=last:", "strategy.fusion=mg_wfbp: goes by times")
+    asked = ("dilation=3:", "capture:", "memory_limit:", "checkpoint=last:", "strategy.fusion=mg_wfbp: needs times")
     for fault in ("workers=5: torchrun has started 1", *asked):
         assert fault in said
     assert "topo" not in said, "the function of the trusted file has built it"

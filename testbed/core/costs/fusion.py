@@ -52,7 +52,7 @@ def untimed_faults(spec: RunSpec) -> Iterator[str]:
     """Yield why buckets cannot go by times in a run that is not calibrated: there are none before it computes."""
     if spec.strategy.params.get("fusion") == BY_TIMES and spec.device.target == NATIVE:
         yield (
-            f"strategy.fusion={BY_TIMES}: goes by times of layers, and those of device={spec.device.name} are known"
+            f"strategy.fusion={BY_TIMES}: needs times of layers, and those of device={spec.device.name} are known"
             " here only as it computes; use another rule, or a device that has times, such as device=paced"
         )
 

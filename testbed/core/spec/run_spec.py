@@ -71,7 +71,7 @@ UNCHANGED = Part("none", "testbed.worker.transforms.none.Unchanged")
 """The transform of a model that keeps its layers."""
 UNCOMPRESSED = Part("none", "compressors.none.Uncompressed")
 _LATER = (("transform", UNCHANGED), ("accelerator", PROCESSOR), ("connections", None))
-"""What hashes of runs from before there were any do not have."""
+"""Fields that a hash leaves out at these values, so that runs recorded before the fields existed keep theirs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ class _LabNode:
     forwards: bool
     """Packets of others pass through it."""
     mtu_bytes: int
-    """As in our runs; containerlab's own links take 9500."""
+    """MTU as in a run of Longhaul; links of containerlab have 9500 by default."""
     commands: list[str] = field(default_factory=list)
     interfaces: int = 0
 

@@ -38,7 +38,7 @@ CONTROL = ("nvidiactl", "nvidia-uvm")
 """Devices beside a node's own. Profilers have another one, `nvidia-uvm-tools`, which no node is given."""
 _NUMBERED = re.compile(r"nvidia(\d+)")
 _MODE = 0o666
-"""Of a device in a node, whose processes are nobody: the driver's own, whatever a distribution makes of it."""
+"""Mode of a device in a node, whose processes run as the user `nobody`: the mode that the driver itself gives."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class RendezvousService:
         self._changed = threading.Condition()
         self._values: dict[str, bytes] = {}
         self._turns: dict[int, list[Channel]] = defaultdict(list)
-        """By number: who has it, and then who waits for it, in the order in which they came."""
+        """For each turn's number, the node that has it, then those that wait for it, first come first."""
         self._counts: dict[str, _Counts] = defaultdict(_Counts)
         self._has_begun = False
 

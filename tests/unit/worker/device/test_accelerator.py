@@ -100,7 +100,7 @@ def test_sending_that_was_not_tried_with_devices_is_refused_with_the_reason() ->
 def test_buckets_by_times_are_refused_where_the_device_is_timed_only_as_it_computes() -> None:
     words = ("strategy.fusion=mg_wfbp", "accelerator=cuda")
     (fault,) = asked(*words, accelerated=False)
-    assert fault.startswith("accelerator=cuda: strategy.fusion=mg_wfbp: goes by times") and "device=paced" in fault
+    assert fault.startswith("accelerator=cuda: strategy.fusion=mg_wfbp: needs times") and "device=paced" in fault
     assert asked(*words, "device=paced", "device.step_s=0.1", accelerated=False) == []
     assert asked("strategy.fusion=mg_wfbp", accelerated=False) == [], "the processor is measured before"
 
