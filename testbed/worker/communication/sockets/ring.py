@@ -271,9 +271,14 @@ class SocketRing:
         Raises:
             TimeoutError: Neither comes.
         """
-        waits_s = min(self.timeout_s, max(0.0, wakes_s - time.monotonic()))
-        select.select([selector], [], [], waits_s)  # the selector itself waits for whole milliseconds
-        ready = [key.data for key, _ in selector.select(0)]
-        if not ready and waits_s == self.timeout_s:
+        gives_up_s = time.monotonic() + self.timeout_s
+        until_s, ready = min(gives_up_s, wakes_s), list[_Line]()
+        while not ready:  # a connection that could go on may be unable to by the time that it is asked for
+            left_s = max(0.0, until_s - time.monotonic())
+            select.select([selector], [], [], left_s)  # the selector itself waits for whole milliseconds
+            ready = [key.data for key, _ in selector.select(0)]
+            if not left_s:
+                break
+        if not ready and until_s == gives_up_s:
             raise TimeoutError(f"nothing came from the rank before, or left for the next, for {self.timeout_s:g} s")
         return ready

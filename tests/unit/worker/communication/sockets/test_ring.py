@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import threading
@@ -137,6 +138,29 @@ def test_a_channel_is_served_while_another_waits_for_the_host(monkeypatch: pytes
         there.send(b"x")
         for waits_s in (1e-3, WAIT_S):
             assert ring._ready(selector, time.monotonic() + waits_s) == ["line"]
+
+
+def test_a_line_that_was_ready_and_is_so_no_more_is_waited_for_again() -> None:
+    """The kernel may take back that a connection has room: between `select` and the selector's own answer."""
+
+    class Forgetful(selectors.EpollSelector):
+        forgets = 2
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            self.forgets -= 1
+            return super().select(timeout) if self.forgets < 0 else []
+
+    ring = SocketRing(Neighbours([], []), rank=0, size=2, library=SMALL, timeout_s=WAIT_S)
+    here, there = socket.socketpair()
+    with here, there, Forgetful() as selector:
+        selector.register(here, selectors.EVENT_READ, "line")
+        there.send(b"x")
+        assert ring._ready(selector, math.inf) == ["line"]
+        assert here.recv(1) == b"x"
+        assert ring._ready(selector, time.monotonic() + 1e-3) == []
+        ring.timeout_s = 0.05
+        with pytest.raises(TimeoutError, match="nothing came"):
+            ring._ready(selector, math.inf)
 
 
 @pytest.mark.parametrize("size", [2, 4])
