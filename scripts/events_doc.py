@@ -1,16 +1,15 @@
-"""Writes docs/record-events.md from the classes of events, or with --check says whether it is up to date."""
+"""Writes docs/record-events.md and its CSV file from the classes of events; --check says if they are current."""
 
 from __future__ import annotations
 
 import ast
+import csv
 import inspect
+import io
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
@@ -29,7 +28,8 @@ from testbed.core.record.events import (
 )
 from testbed.core.record.events.base import Event, Record, StepEvent, json_name, type_words
 
-PATH = Path(__file__).resolve().parents[1] / "docs" / "record-events.md"
+ROOT = Path(__file__).resolve().parents[1]
+PATH, TABLE = ROOT / "docs" / "record-events.md", ROOT / "docs" / "tables" / "events.csv"
 _MEANINGS = {
     "t_s": "Emulated seconds since step 1 began.",
     "rank": "Rank of the worker.",
@@ -45,7 +45,7 @@ _MEANINGS = {
 _MODULES = (run, network, machine, training, kfac, server, gossip, pipeline, kv_transfer, note)
 _TYPES = {
     "list of whole numbers": "numbers",
-    "whole number, at least 0 and at most 2^53": "number",
+    "whole number, at least 0 and at most 2^53": "whole number",
     "finite number": "number",
     "list of lists of numbers": "lists of numbers",
     "list of numbers": "numbers",
@@ -54,66 +54,67 @@ _TYPES = {
     "true or false": "true/false",
     ", or null": ", null",
 }
-"""Words of types, and the fewer ones of the page."""
+"""Words of types, and the fewer ones of the CSV file."""
 _HEAD = """# Events of a run
 
 Each line of `events.jsonl` is one event: a JSON object with `event`, its name, and `t_s`, emulated seconds since step 1
-began, negative before it. Times are emulated. A value is a number, a text or a flag, as its meaning says; other types
-and null are named. Events with * belong to a step: they also have `rank` and `step`. *Also* names keys of this list, or
-of the one at the head of a section:
+began, negative before it. Times are emulated. A line of this page says what happened and names the other keys.
+`PhaseTimes` and other names with capitals are objects inside events. [events.csv](tables/events.csv) has each key's
+type and meaning; a key may be null only where its type says so. Events with * belong to a step: they also have
+`rank` and `step`, from 1. Rounds count from 0.
 
-{common}
-
-`scripts/events_doc.py` writes this page from [testbed/core/record/events/](../testbed/core/record/events), whose
-docstrings say more.
+`scripts/events_doc.py` writes this page from [testbed/core/record/events/](../testbed/core/record/events).
 """
-_Meaning = tuple[str, str, str]
+_Key = tuple[str, str, str]
 """Name of a key, words of its type, and its meaning."""
 
 
 def text() -> str:
     """Return the page."""
-    common = "\n".join(f"- `{json_name(name)}`: {meaning}" for name, meaning in _MEANINGS.items())
-    return _HEAD.format(common=common) + "".join(part for module in _MODULES for part in _section(module))
+    return _HEAD + "".join(part for module in _MODULES for part in _section(module))
+
+
+def table() -> str:
+    """Return the CSV file: what each event is, in a row without a key, and a row for each of its keys."""
+    found = io.StringIO()
+    rows = csv.writer(found, lineterminator="\n")
+    rows.writerow(("event", "key", "type", "meaning"))
+    for kind in (each for module in _MODULES for each in _classes(module)):
+        rows.writerow((_name(kind), "", "", _about(kind)))
+        rows.writerows((_name(kind), json_name(name), *rest) for name, *rest in _keys(kind))
+    return found.getvalue()
 
 
 def _section(module: ModuleType) -> Iterator[str]:
-    classes = [each for each in vars(module).values() if _is_of(each, module)]
     about = " ".join((inspect.getdoc(module) or "").split())
     title = _first_sentence(about)
-    yield f"\n## {title.rstrip('.')}\n"
+    yield f"\n## {title.rstrip('.')}\n\n"
     if more := about.removeprefix(title).strip():
-        yield f"\n{more}\n"
-    keys = {kind: list(_keys(kind)) for kind in classes if kind is not note.Note}
-    counts = Counter(key for several in keys.values() for key in several)
-    shared = [key for key, count in counts.items() if count > 1 and _MEANINGS.get(key[0]) != key[2]]
-    yield from ["\n", *_lines(shared)] if shared else ()
-    for kind in classes:
-        if kind is note.Note:
-            yield "\n### `note` *\n\n`kind` and fields of its own: see [plug-ins](plug-ins.md).\n"
-            continue
-        title = f"`{kind.event_name}`" if issubclass(kind, Event) else f"Object `{kind.__name__}`"
-        yield f"\n### {title}{' *' if issubclass(kind, StepEvent) else ''}\n"
-        also = [key for key in keys[kind] if _MEANINGS.get(key[0]) == key[2] or key in shared]
-        own = [key for key in keys[kind] if key not in also]
-        yield f"\n{_first_sentence(inspect.getdoc(kind) or '')}{f' Also {_names(also)}.' if also else ''}\n"
-        yield from ["\n", *_lines(own)] if own else ()
+        yield f"{more}\n\n"
+    for kind in _classes(module):
+        implied = ("t_s", "rank", "step") if issubclass(kind, StepEvent) else ("t_s",)
+        keys = ", ".join(f"`{json_name(name)}`" for name, _, _ in _keys(kind) if name not in implied)
+        star = " *" if issubclass(kind, StepEvent) else ""
+        own = "`kind` and fields of its own: see [plug-ins](plug-ins.md)" if kind is note.Note else keys
+        yield f"- `{_name(kind)}`{star}: {_first_sentence(_about(kind))}{f' {own}.' if own else ''}\n"
 
 
-def _lines(keys: Iterable[_Meaning]) -> Iterator[str]:
-    """Yield a line for each meaning, with all keys next to each other that have it."""
-    for (words, meaning), several in groupby(keys, key=itemgetter(1, 2)):
-        yield f"- {_names(several)}{f' ({words})' if words else ''}: {meaning}\n"
+def _classes(module: ModuleType) -> list[type[Record]]:
+    return [each for each in vars(module).values() if _is_of(each, module)]
 
 
-def _names(keys: Iterable[_Meaning]) -> str:
-    return ", ".join(f"`{json_name(name)}`" for name, _, _ in keys)
+def _name(kind: type[Record]) -> str:
+    return kind.event_name if issubclass(kind, Event) else kind.__name__
 
 
-def _keys(kind: type[Record]) -> Iterator[_Meaning]:
+def _about(kind: type[Record]) -> str:
+    return " ".join((inspect.getdoc(kind) or "").partition("\nArgs:")[0].split())
+
+
+def _keys(kind: type[Record]) -> Iterator[_Key]:
     meanings, annotations = _meanings(kind), get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        meaning = _first_sentence(meanings.get(field.name) or _MEANINGS[field.name])
+    for field in fields(kind) if kind is not note.Note else ():
+        meaning = " ".join((meanings.get(field.name) or _MEANINGS[field.name]).split())
         yield field.name, _words(annotations[field.name]), meaning
 
 
@@ -127,15 +128,14 @@ def _is_of(each: object, module: ModuleType) -> bool:
 
 
 def _words(annotation: object) -> str:
-    """Return the words of a type; none for a number, a text or a flag."""
+    """Return the words of a type, with the name of the object inside it."""
     inner = [each for each in _parts(annotation) if inspect.isclass(each) and issubclass(each, Record)]
     words = type_words(annotation)
     for long, short in _TYPES.items():
         words = words.replace(long, short)
-    words = re.sub(r"^(number|text|true/false)\b(?! by)(, )?", "", words)
     if not inner:
         return words
-    name = f"`{inner[0].__name__}`"
+    name = inner[0].__name__
     return words.replace("object", name) if words.startswith("object") else f"list of {name}"
 
 
@@ -166,15 +166,15 @@ def _meanings(kind: type[Record]) -> dict[str, str]:
 
 
 def main() -> int:
-    if "--check" in sys.argv:
-        if not PATH.exists() or PATH.read_text() != text():
-            sys.stderr.write(
-                "docs/record-events.md is not what testbed/core/record/events says: run scripts/events_doc.py\n"
-            )
-            return 1
-        return 0
-    PATH.write_text(text())
-    return 0
+    wrong = False
+    for path, content in ((PATH, text()), (TABLE, table())):
+        if "--check" not in sys.argv:
+            path.write_text(content)
+        elif not path.exists() or path.read_text() != content:
+            wrong = True
+            name = path.relative_to(ROOT)
+            sys.stderr.write(f"{name} is not what testbed/core/record/events says: run scripts/events_doc.py\n")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

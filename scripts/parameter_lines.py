@@ -1,10 +1,11 @@
-"""Lists of parameters for pages: one line each, and those that several classes share once."""
+"""Lists of parameters for pages and for their CSV file."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,11 @@ import yaml
 
 from testbed.core.declaration import OPTIONAL, REQUIRED, Parameter
 
-_MAX_SHOWN = 60
-_MAX_TEXT = 20
-"""Characters of a default: of objects, and of texts, such as the source of a topology's figures."""
+_MAX_SHOWN, _MAX_SHORT = 60, 30
+"""Characters of a default in a list with meanings, and in one without."""
 _MAX_CHOICES = 12
 """Choices that are all named."""
+_COLUMNS = ("kind", "name", "key", "default", "values", "meaning")
 _SHORT = {
     "whole number": "int",
     "true or false": "true/false",
@@ -33,49 +34,46 @@ class Line:
 
     name: str
     default: str
-    """Default as it is written after the name; empty if there is none."""
+    """Default as it is written after the name, with its `=`; empty if there is none."""
     values: str
     """Type and range; empty if the default says as much."""
     text: str
 
     @property
-    def sentence(self) -> str:
-        """The first sentence of the text; `longhaul show` and the page of the feature have all of it."""
-        return re.split(r"(?<=\.)\s+(?=\S)", self.text, maxsplit=1)[0]
-
-    @property
-    def meaning(self) -> tuple[str, str, str]:
-        """Everything but the default, which classes that share a parameter may choose."""
-        return self.name, self.values, self.sentence
-
-    @property
     def whole(self) -> str:
         """The line with all of the text."""
-        return f"{self._head}: {self.text}"
+        shown = self.default if len(self.default) <= _MAX_SHOWN else self.default[:_MAX_SHOWN] + "…"
+        return f"- `{self.name}{shown}`{f' ({self.values})' if self.values else ''}: {self.text}"
 
     @property
-    def _head(self) -> str:
-        return f"- `{self.name}{self.default}`{f' ({self.values})' if self.values else ''}"
+    def short(self) -> str:
+        """The key with its default, which is left out if it is long."""
+        shown = self.default if len(self.default) <= _MAX_SHORT else "=…"
+        return f"`{self.name}{shown}`{' (required)' if self.values.startswith('required') else ''}"
 
-    def __str__(self) -> str:
-        return f"{self._head}: {self.sentence}"
+    def row(self, kind: str, name: str) -> tuple[str, ...]:
+        """Return the row of the CSV file for the plug-in or class `name`."""
+        return kind, name, self.name, self.default.removeprefix("="), self.values, self.text
 
 
-Shared = Mapping[tuple[str, str, str], Line]
-"""Parameters that several classes have, by their meanings."""
+def csv_text(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return the CSV file with some rows of parameters."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *rows])
+    return text.getvalue()
 
 
 def lines(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> list[Line]:
     """Return the lines of some parameters.
 
     Args:
-        values: Values of the YAML file, for parameters without a default of their own.
+        values: Values of a YAML file, which come before defaults of the class.
     """
     return [_line(one, values.get(one.name, one.default)) for one in parameters]
 
 
 def _line(one: Parameter, given: Any) -> Line:
-    default = given if one.default in (REQUIRED, None) else one.default
+    default = one.default if given == one.default else given
     words = values_words(one.type_text, one.values_text)
     if default is OPTIONAL:
         return Line(one.name, "", words, one.sentence)
@@ -98,8 +96,7 @@ def written(value: Any) -> str:
     """Return a default as a user writes it."""
     given = list(value) if isinstance(value, tuple) else value
     text: str = yaml.safe_dump(given, default_flow_style=True, width=10_000).splitlines()[0]
-    most = _MAX_TEXT if isinstance(value, str) else _MAX_SHOWN
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text
 
 
 def values_words(kind: str, values: str) -> str:
@@ -125,25 +122,3 @@ def values_words(kind: str, values: str) -> str:
 def _interval(match: re.Match[str]) -> str:
     left, right = "(" if match[1] == "above" else "[", ")" if match[3] == "below" else "]"
     return f"{left}{match[2]},{match[4]}{right}"
-
-
-def shared_lines(several: Iterable[Sequence[Line]]) -> Shared:
-    """Return the parameters that more than one of several classes has, one for each name."""
-    every = [line for one in several for line in one]
-    counts = Counter(line.meaning for line in every)
-    defaults = Counter((line.meaning, line.default) for line in every)
-    found: dict[str, Line] = {}
-    for line in sorted(every, key=lambda one: (-counts[one.meaning], -defaults[one.meaning, one.default])):
-        if counts[line.meaning] > 1:
-            found.setdefault(line.name, line)
-    return {found[name].meaning: found[name] for name in sorted(found)}
-
-
-def listed(found: Sequence[Line], shared: Shared) -> list[str]:
-    """Return a line for each parameter of a class, and one with the names of all that are in `shared`."""
-    own = [str(line) for line in found if line.meaning not in shared]
-    several = [line for line in found if line.meaning in shared]
-    same = [line for line in several if line.default == shared[line.meaning].default]
-    names = [f"`{line.name}`" for line in same]
-    names += [f"`{line.name}{line.default}`" for line in several if line not in same]
-    return [*own, f"- Shared: {', '.join(names)}."] if names else own

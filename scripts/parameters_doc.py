@@ -1,4 +1,6 @@
-"""Writes docs/parameters.md and the lists of parameters in other pages from what classes declare.
+"""Writes docs/parameters.md, its CSV file and the lists of parameters in other pages from what classes declare.
+
+The page has keys and defaults, docs/tables/parameters.csv also the values allowed and the meanings.
 
 A region `<!-- parameters GROUP=NAME: begin -->` of a page of docs/ holds the list of the class that
 experiments/conf/GROUP/NAME.yaml names; with a class instead of GROUP=NAME, that of the class. With `--check` nothing
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compressors.base.compressor import Compressor
 from experiments.common.page import between
-from scripts.parameter_lines import Line, is_to_be_given, lines, listed, shared_lines, written
+from scripts.parameter_lines import Line, csv_text, is_to_be_given, lines, written
 from testbed.core.declaration import OPTIONAL, REQUIRED, Parameter, declaration
 from testbed.worker.data import partitions
 from testbed.worker.methods.federated.aggregation import attacks, robust
@@ -37,7 +39,7 @@ from topologies.parameters import Impairments
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF, DOCS = ROOT / "experiments" / "conf", ROOT / "docs"
-PAGE = DOCS / "parameters.md"
+PAGE, TABLE = DOCS / "parameters.md", DOCS / "tables" / "parameters.csv"
 GROUPS = {
     "compressor": "Compressors",
     "strategy": "Strategies",
@@ -60,11 +62,12 @@ PARTS = {
 """Modules of the classes that are chosen inside a strategy or a workload by `_target_`, or are its settings, by key."""
 _HEAD = """# Parameters
 
-Set a parameter by its key: `compressor=topk compressor.density=0.001`. A line gives the key and its default, the
-values allowed, and the meaning in one sentence; `longhaul show KIND NAME` prints all of it; for what is inside a
-strategy, see the class's docstring. *Shared* names lines at the head of a section, `NAME` the plug-in. A default
-without a point takes integers. Write rates, sizes, times and percentages with a unit: `strategy.bucket_size='8 MiB'`,
-and objects as `{_target_: module.Class, key: value}`. Times are emulated; rates hold each way.
+Set a parameter by its key: `compressor=topk compressor.density=0.001`. This page lists keys with their defaults.
+[parameters.csv](tables/parameters.csv) has the values allowed and the meaning of each, and `longhaul show KIND NAME`
+prints them for one plug-in.
+
+Write rates, sizes, times and percentages with a unit: `strategy.bucket_size='8 MiB'`, and objects as
+`{_target_: module.Class, key: value}`. Times are emulated; rates hold each way. `…` stands for a long default.
 `scripts/parameters_doc.py` writes this page.
 """
 
@@ -136,9 +139,12 @@ def _plain(value: Any) -> Any:
 
 def own_lines(found: Sequence[Entry]) -> list[Line]:
     """Return the lines of the class that some files name, without what all classes of a group have."""
-    common = {one.name for one in declaration(Impairments)} if found[0].group == "topo" else {"feedback"}
-    shown = [one for one in _parameters(found[0]) if one.name not in common]
-    return lines(shown, _common(found))
+    return lines(_shown(found[0]), _common(found))
+
+
+def _shown(entry: Entry) -> list[Parameter]:
+    common = {one.name for one in declaration(Impairments)} if entry.group == "topo" else {"feedback"}
+    return [one for one in _parameters(entry) if one.name not in common]
 
 
 def _common(found: Sequence[Entry]) -> dict[str, Any]:
@@ -149,7 +155,7 @@ def _common(found: Sequence[Entry]) -> dict[str, Any]:
 
 
 def differences(found: Sequence[Entry]) -> list[str]:
-    """Return a line with the other defaults of several files of a class; nothing if there are none."""
+    """Return the other defaults of several files of a class, a text for each that has any."""
     shown = {line.name for line in own_lines(found)}
     defaults = {one.name: _plain(one.default) for one in _parameters(found[0]) if one.name in shown}
     defaults |= {name: value for name, value in _common(found).items() if defaults.get(name) in (REQUIRED, None)}
@@ -162,7 +168,7 @@ def differences(found: Sequence[Entry]) -> list[str]:
         }
         values = ", ".join(f"`{name}={written(value)}`" for name, value in changed.items())
         said += [f"`{entry.name}`: {values}"] if values else []
-    return [f"- {'; '.join(said)}."] if said else []
+    return said
 
 
 def by_class(found: list[Entry]) -> dict[str, list[Entry]]:
@@ -181,25 +187,31 @@ def homes() -> dict[str, str]:
 def page(found: list[Entry]) -> str:
     parts, at_home = [_HEAD], homes()
     for group, title in GROUPS.items():
-        general = {"compressor": Compressor, "topo": Impairments}.get(group)
+        general = _general(group)
         members = list(by_class([entry for entry in found if entry.group == group]).values())
-        found_at = [_home(several, at_home) for several in members]
-        shared = shared_lines(own_lines(one) for one, home in zip(members, found_at, strict=True) if not home)
         parts.append(f"\n## {title}\n")
-        parts += _block("All:", [str(line) for line in lines(declaration(general), {})] if general else [])
-        parts += _block("Shared by several:", [str(line) for line in shared.values()])
-        for several, home in zip(members, found_at, strict=True):
-            rows = [_link(home)] if home else listed(own_lines(several), shared)
-            parts += _block(f"### {', '.join(entry.name for entry in several)}", rows + differences(several))
+        parts += [f"\nAll: {_keys(general)}.\n"] if general else []
+        parts += [_item(several, _home(several, at_home)) for several in members if own_lines(several)]
         none = [f"`{entry.name}`" for several in members if not own_lines(several) for entry in several]
-        parts.append(f"\nNone: {', '.join(none)}." if none else "")
+        parts += [f"\nNone: {', '.join(none)}."] if none else []
         parts += _parts(at_home) if group == "strategy" else []
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip("\n") + "\n"
 
 
-def _block(title: str, rows: Sequence[str]) -> list[str]:
-    """Return some lines under their title; nothing if there are none."""
-    return [f"\n{title}\n", *rows] if rows else []
+def _general(group: str) -> list[Line]:
+    """Return the lines of what all plug-ins of a group have."""
+    cls = {"compressor": Compressor, "topo": Impairments}.get(group)
+    return lines(declaration(cls), {}) if cls else []
+
+
+def _keys(found: Sequence[Line]) -> str:
+    return ", ".join(line.short for line in found) or "none"
+
+
+def _item(several: Sequence[Entry], home: str | None) -> str:
+    """Return the line of a class: its names, its keys or the page that has them, and other defaults by name."""
+    names = ", ".join(f"`{entry.name}`" for entry in several)
+    return "; ".join([f"- {names}: {_link(home) if home else _keys(own_lines(several))}", *differences(several)])
 
 
 def _home(several: Sequence[Entry], at_home: Mapping[str, str]) -> str | None:
@@ -207,10 +219,18 @@ def _home(several: Sequence[Entry], at_home: Mapping[str, str]) -> str | None:
 
 
 def _link(page_name: str) -> str:
-    return f"- Parameters: [{page_name.removesuffix('.md')}]({page_name})."
+    return f"[{page_name.removesuffix('.md')}]({page_name})"
 
 
 def _parts(at_home: Mapping[str, str]) -> Iterator[str]:
+    for keys, members in parts_by_key().items():
+        yield f"\n### {keys}\n"
+        for title, own in members.items():
+            yield f"- `{title}`: {_link(at_home[title]) if title in at_home else _keys(own)}"
+
+
+def parts_by_key() -> dict[str, dict[str, list[Line]]]:
+    """Return the lines of classes that are chosen inside a plug-in, by its key and by class or method."""
     found = {
         keys: {
             f"{cls.__module__}.{cls.__qualname__}": lines(declaration(cls), {})
@@ -224,12 +244,17 @@ def _parts(at_home: Mapping[str, str]) -> Iterator[str]:
         f"method={method}": lines([one for one in declaration(rule) if one.name not in ("clients", "alpha")], {})
         for method, rule in RULES.items()
     }
-    for keys, members in found.items():
-        shared = shared_lines(members.values())
-        yield f"\n### {keys}\n"
-        yield from _block("Shared by several:", [str(line) for line in shared.values()])
-        for title, own in members.items():
-            yield from _block(f"`{title}`:", [_link(at_home[title])] if title in at_home else listed(own, shared))
+    return found
+
+
+def rows(found: list[Entry]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the CSV file: each parameter of each plug-in, and of each class inside one."""
+    for group in GROUPS:
+        yield from (line.row(group, "all") for line in _general(group))
+        for entry in (one for one in found if one.group == group):
+            yield from (line.row(group, entry.name) for line in lines(_shown(entry), entry.params))
+    for keys, members in parts_by_key().items():
+        yield from (line.row(keys, title) for title, own in members.items() for line in own)
 
 
 def _is_of(value: Any, module: ModuleType) -> bool:
@@ -242,7 +267,7 @@ def _is_of(value: Any, module: ModuleType) -> bool:
 def pages(found: list[Entry]) -> dict[Path, str]:
     """Return every page with tables of parameters, as it has to be."""
     named = {f"{entry.group}={entry.name}": entry for entry in found}
-    found_pages = {PAGE: page(found)}
+    found_pages = {PAGE: page(found), TABLE: csv_text(rows(found))}
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text()
         for name in re.findall(r"<!-- parameters (\S+): begin -->", text):

@@ -1,10 +1,10 @@
-"""Lists of parameters say types and ranges in few words, and what several classes share once."""
+"""Lists of parameters say types and ranges in few words; their CSV file has everything."""
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.parameter_lines import Line, listed, shared_lines, values_words
+from scripts.parameter_lines import Line, csv_text, values_words
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,17 @@ def test_ranges_are_written_as_intervals(kind: str, values: str, words: str) -> 
     assert values_words(kind, values) == words
 
 
-def test_what_two_classes_share_is_listed_once_and_other_defaults_are_named() -> None:
-    rank, low, other = (
+def test_a_line_is_short_with_its_key_alone_and_a_row_with_everything() -> None:
+    rank, seed, rules = (
         Line("rank", "=4", "≥1", "Rank. Of what?"),
-        Line("rank", "=2", "≥1", "Rank."),
-        Line("seed", "", "≥0", "S. It is drawn."),
+        Line("seed", "", "required, int ≥0", "Seed."),
+        Line("rules", f"=[{'a' * 70}]", "list of rules", "Rules."),
     )
-    shared = shared_lines([[rank, other], [rank], [low]])
-    assert list(shared.values()) == [rank]
-    assert listed([rank, other], shared) == ["- `seed` (≥0): S.", "- Shared: `rank`."]
-    assert other.whole == "- `seed` (≥0): S. It is drawn."
-    assert listed([low], shared) == ["- Shared: `rank=2`."]
+    assert [rank.short, seed.short, rules.short] == ["`rank=4`", "`seed` (required)", "`rules=…`"]
+    assert rank.whole == "- `rank=4` (≥1): Rank. Of what?"
+    assert rules.whole == f"- `rules=[{'a' * 58}…` (list of rules): Rules."
+    assert csv_text([rank.row("compressor", "powersgd"), rules.row("compressor", "policy")]).splitlines() == [
+        "kind,name,key,default,values,meaning",
+        "compressor,powersgd,rank,4,≥1,Rank. Of what?",
+        f"compressor,policy,rules,[{'a' * 70}],list of rules,Rules.",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(doc, "ROOT", tmp_path)
     monkeypatch.setattr(doc, "DOCS", tmp_path / "docs")
     monkeypatch.setattr(doc, "PAGE", tmp_path / "docs" / "parameters.md")
+    monkeypatch.setattr(doc, "TABLE", tmp_path / "docs" / "tables" / "parameters.csv")
     monkeypatch.setattr(doc, "CONF", tmp_path / "experiments" / "conf")
     return tmp_path
 
@@ -44,10 +46,11 @@ def test_every_parameter_is_declared_and_every_table_is_current(tree: Path) -> N
 @pytest.mark.parametrize(
     ("page", "old", "new"),
     [
-        ("parameters.md", "`density=0.01` (", "`density=0.02` ("),
-        ("parameters.md", "`density=0.01` ((0,1])", "`density=0.01` ([0,1])"),
-        ("parameters.md", "`bucket_size=4 MiB` (size", "`bucket_size=4 MiB` (rate"),
-        ("parameters.md", "`round_timeout_s=120.0` (>0 s)", "`round_timeout_s=120.0` (>0 ms)"),
+        ("parameters.md", "`density=0.01`", "`density=0.02`"),
+        ("tables/parameters.csv", "topk,density,0.01,", "topk,density,0.02,"),
+        ("tables/parameters.csv", 'density,0.01,"(0,1]"', 'density,0.01,"[0,1]"'),
+        ("tables/parameters.csv", "bucket_size,4 MiB,size", "bucket_size,4 MiB,rate"),
+        ("tables/parameters.csv", "round_timeout_s,120.0,>0 s", "round_timeout_s,120.0,>0 ms"),
         ("freezing.md", "`cache_from=1` (≥1)", "`cache_from=1` (≥0)"),
     ],
 )
@@ -59,7 +62,8 @@ def test_a_wrong_default_unit_or_range_in_a_page_is_a_fault(
 
 
 def test_a_page_that_is_not_current_is_written(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    replace(tree / "docs" / "parameters.md", "(>0)", "(>1)")
+    for page in ("parameters.md", "tables/parameters.csv"):
+        replace(tree / "docs" / page, "density", "dense")
     found(capsys)
     assert doc.main([]) == 0
     assert doc.main(["--check"]) == 0
@@ -87,3 +91,12 @@ def test_a_yaml_file_that_differs_from_its_class_is_a_fault(
 def test_writing_the_pages_makes_no_yaml_file_right(tree: Path) -> None:
     replace(tree / "experiments" / "conf" / "compressor" / "topk.yaml", "0.01", "0.02")
     assert doc.main([]) == 1
+
+
+def test_a_file_has_a_row_with_its_own_default_where_several_share_a_class(tree: Path) -> None:
+    assert doc.main([]) == 0
+    rows = list(csv.DictReader((tree / "docs" / "tables" / "parameters.csv").read_text().splitlines()))
+    found = {row["name"]: row["default"] for row in rows if row["key"] == "sync_every"}
+    assert (found["diloco"], found["local_sgd"]) == ("50", "10")
+    (needed,) = [row for row in rows if row["name"] == "cifar10" and row["key"] == "path"]
+    assert (needed["default"], needed["values"].split(",")[0]) == ("", "required")

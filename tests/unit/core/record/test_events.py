@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,6 +19,7 @@ from testbed.core.record.events.base import (
     StepEvent,
     WorkerEvent,
     field_name,
+    json_name,
     type_words,
 )
 from testbed.core.record.events.note import MAX_ENTRIES, MAX_FIELDS, Note
@@ -82,11 +85,15 @@ def test_each_field_says_what_it_holds(kind: type[Event]) -> None:
             assert type_words(annotation)
 
 
-def test_the_page_has_every_kind_and_no_field_without_a_meaning() -> None:
-    page = events_doc.text()
-    assert all(f"### `{name}`" in page for name in Event.kinds)
-    blank = [row for row in page.splitlines() if row.startswith("- `") and row.endswith(": ")]
-    assert not blank, "\n".join(blank)
+def test_the_page_has_every_kind_with_its_keys_and_the_table_no_key_without_a_meaning() -> None:
+    lines = {line.split("`")[1]: line for line in events_doc.text().splitlines() if line.startswith("- `")}
+    assert set(Event.kinds) <= set(lines)
+    rows = list(csv.DictReader(events_doc.table().splitlines()))
+    assert [row for row in rows if not row["meaning"] or (row["key"] and not row["type"])] == []
+    keys = {(row["event"], row["key"]) for row in rows if row["key"] not in ("", "t_s", "rank", "step")}
+    assert [(event, key) for event, key in keys if f"`{key}`" not in lines[event]] == []
+    declared = {(name, json_name(one.name)) for name, kind in Event.kinds.items() for one in fields(kind)}
+    assert {(name, key) for name, key in declared if name != "note"} <= {(row["event"], row["key"]) for row in rows}
 
 
 def test_a_note_is_a_line_of_its_kind() -> None:
