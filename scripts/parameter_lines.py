@@ -48,12 +48,16 @@ class Line:
     @property
     def short(self) -> str:
         """The key with its default, which is left out if it is long."""
-        shown = self.default if len(self.default) <= _MAX_SHORT else "=…"
-        return f"`{self.name}{shown}`{' (required)' if self.values.startswith('required') else ''}"
+        return short(self.name, self.default) + (" (required)" if self.values.startswith("required") else "")
 
     def row(self, kind: str, name: str) -> tuple[str, ...]:
         """Return the row of the CSV file for the plug-in or class `name`."""
         return kind, name, self.name, self.default.removeprefix("="), self.values, self.text
+
+
+def short(name: str, default: str) -> str:
+    """Return a key with its default, which is left out if it is long."""
+    return f"`{name}{default if len(default) <= _MAX_SHORT else '=…'}`"
 
 
 def csv_text(rows: Iterable[tuple[str, ...]]) -> str:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compressors.base.compressor import Compressor
 from experiments.common.page import between
-from scripts.parameter_lines import Line, csv_text, is_to_be_given, lines, written
+from scripts.parameter_lines import Line, csv_text, is_to_be_given, lines, short, written
 from testbed.core.declaration import OPTIONAL, REQUIRED, Parameter, declaration
 from testbed.worker.data import partitions
 from testbed.worker.methods.federated.aggregation import attacks, robust
@@ -166,7 +166,7 @@ def differences(found: Sequence[Entry]) -> list[str]:
             for name, value in entry.params.items()
             if name in shown and value != defaults[name] and (value, defaults[name]) != (entry.name, "NAME")
         }
-        values = ", ".join(f"`{name}={written(value)}`" for name, value in changed.items())
+        values = ", ".join(short(name, f"={written(value)}") for name, value in changed.items())
         said += [f"`{entry.name}`: {values}"] if values else []
     return said
 
