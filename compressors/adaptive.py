@@ -156,6 +156,7 @@ def _traits(traits: Sequence[Traits]) -> Traits:
         fixed_size=all(trait.fixed_size for trait in traits),
         max_world=min(worlds, default=None),
         averages=all(trait.averages for trait in traits),
+        carries_non_finite=Traits.carry(traits),
         unbiased=all(trait.unbiased for trait in traits),
         contraction=min(contractions) if len(contractions) == len(traits) else None,
         feedback=next((kind for kind in ("required", "recommended", "harmful") if kind in kinds), "none"),

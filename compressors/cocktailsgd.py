@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
-from compressors.base.payload import PayloadError, from_bytes, require_finite, require_size, to_bytes
+from compressors.base.payload import (
+    PayloadError,
+    from_bytes,
+    require_finite,
+    require_finite_payload,
+    require_size,
+    to_bytes,
+)
 from compressors.parts.packing import Packer, packed_bytes
 from compressors.parts.sampling import sample
 from compressors.parts.selection import largest
@@ -45,7 +52,7 @@ class CocktailSGD(Compressor):
     """
 
     is_sparse = True
-    traits = Traits(feedback="required", contraction=0.0)
+    traits = Traits(feedback="required", contraction=0.0, carries_non_finite=False)
 
     def __init__(self, *, drawn: Share = 0.4, density: Share = 0.05, feedback: FeedbackMode = "auto") -> None:
         super().__init__(feedback=feedback)
@@ -74,7 +81,9 @@ class CocktailSGD(Compressor):
         kept = marks.nonzero().view(-1)
         if len(kept) != k:
             raise PayloadError(f"CocktailSGD payload for {out.numel()} elements: {len(kept)} marks, expected {k}")
-        levels = _levels(from_bytes(payload[:8], torch.float32).cpu()).float()
+        ends = from_bytes(payload[:8], torch.float32).cpu()
+        require_finite_payload(ends, type(self).__name__, out.numel())
+        levels = _levels(ends).float()
         table = torch.cat([levels, -levels]).to(out.device)
         codes = Packer(k, 4).unpack(payload[8 + packed_bytes(m, 1) :])
         scatter(out, self._places(out, context)[kept], table[codes.long()], add, scale)

@@ -50,7 +50,14 @@ class CountSketch(Compressor):
         NonFiniteError: a bucket holds NaN or infinity, which would stay in the sketch for ever.
     """
 
-    traits = Traits(own_rounds=True, max_rounds=1, point_to_point=False, averages=False, feedback="builtin")
+    traits = Traits(
+        own_rounds=True,
+        max_rounds=1,
+        point_to_point=False,
+        averages=False,
+        feedback="builtin",
+        carries_non_finite=False,
+    )
 
     def __init__(
         self,
@@ -81,6 +88,7 @@ class CountSketch(Compressor):
         if kept is None or kept.numel() != total.numel():
             kept = torch.zeros_like(total)
         kept = kept + total / context.world_size
+        require_finite(kept, type(self).__name__)
         estimates = self._estimates(kept.view(self.rows, -1), tensor, context)
         indices, values = largest(estimates, kept_of(self.density, tensor.numel()), context)
         out.zero_()

@@ -106,6 +106,7 @@ class DeepReduce(Around):
             contraction=(inner.contraction or 0.0) * (1 - (lost or 0.0)) if keeps else None,
             unbiased=unbiased,
             feedback=inner.feedback if unbiased else biased_feedback,
+            carries_non_finite=self._value.carries_non_finite and (inner.carries_non_finite or None),
         )
         self.default_feedback = self.inner.default_feedback  # type: ignore[misc]
         self.momentum = getattr(self.inner, "momentum", None)

@@ -68,6 +68,7 @@ class IntSGD(Compressor):
             max_world=self._largest if dtype == "int8" else self._largest // _FIRST,
             unbiased=True,
             feedback="harmful",
+            carries_non_finite=False,
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

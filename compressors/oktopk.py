@@ -10,7 +10,14 @@ from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, Exchange, FeedbackMode, Layout, Rounds, Route, Traits
 from compressors.base.exact import divide_
-from compressors.base.payload import PayloadError, from_bytes, require_bytes, require_finite, to_bytes
+from compressors.base.payload import (
+    PayloadError,
+    from_bytes,
+    require_bytes,
+    require_finite,
+    require_finite_payload,
+    to_bytes,
+)
 from compressors.base.routes import SIZE_BYTES
 from compressors.parts.selection import at_least, first_largest, largest
 from compressors.parts.sparse import kept_of, require_ascending, require_indices
@@ -66,7 +73,13 @@ class OkTopK(Compressor):
 
     is_sparse = True
     traits = Traits(
-        own_rounds=True, max_rounds=3, point_to_point=False, fixed_size=False, feedback="required", contraction=0.0
+        own_rounds=True,
+        max_rounds=3,
+        point_to_point=False,
+        fixed_size=False,
+        feedback="required",
+        contraction=0.0,
+        carries_non_finite=False,
     )
 
     def __init__(self, *, density: Share = 0.01, reestimate: Count = 32, feedback: FeedbackMode = "auto") -> None:
@@ -110,6 +123,7 @@ class OkTopK(Compressor):
         for payload in arrived:
             theirs, places = _unpack(payload, start, end)
             sums.index_add_(0, places - start, theirs)
+        require_finite(sums, name)
         kept = sums.nonzero().view(-1)
         if fresh:
             best = first_largest(sums[kept], min(len(kept), math.ceil(_SLACK * k / world_size)))
@@ -196,4 +210,6 @@ def _unpack(payload: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
         raise PayloadError(f"OkTopK payload for {end - start} elements: {len(payload)} bytes are not 8 for each entry")
     indices = from_bytes(payload[4 * k :], torch.int32)
     require_ascending(indices - start, end - start, OkTopK.__name__)
-    return from_bytes(payload[: 4 * k], torch.float32), indices.long()
+    values = from_bytes(payload[: 4 * k], torch.float32)
+    require_finite_payload(values, OkTopK.__name__, end - start)
+    return values, indices.long()

@@ -268,6 +268,7 @@ def _traits(given: Sequence[Compressor], used: Sequence[Compressor]) -> Traits:
         fixed_size=all(trait.fixed_size for trait in traits),
         max_world=min(worlds, default=None),
         averages=all(trait.averages for trait in traits),
+        carries_non_finite=Traits.carry(traits),
         unbiased=all(trait.unbiased for trait in traits) and not keeps,
         contraction=min(contractions) if len(contractions) == len(traits) and not keeps else None,
         feedback="builtin"

@@ -32,7 +32,9 @@ class SignSGD(MajorityVote):
         NonFiniteError: a gradient holds NaN or infinity.
     """
 
-    traits = Traits(own_rounds=True, max_rounds=2, averages=False, feedback="harmful", owns="optimizer")
+    traits = Traits(
+        own_rounds=True, max_rounds=2, averages=False, feedback="harmful", owns="optimizer", carries_non_finite=False
+    )
 
     def __init__(self, *, learning_rate: LearningRate | None = 0.0003, feedback: FeedbackMode = "auto") -> None:
         super().__init__(feedback=feedback)

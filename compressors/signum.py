@@ -45,6 +45,7 @@ class Signum(MajorityVote):
         averages=False,
         feedback="harmful",
         owns="optimizer",
+        carries_non_finite=False,
     )
 
     def __init__(

@@ -59,6 +59,7 @@ class SZ3(Compressor):
             fixed_size=False,
             feedback="required" if error_bound > 0.3 else "none",
             contraction=promised if promised > 0 else None,
+            carries_non_finite=False,
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

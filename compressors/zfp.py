@@ -80,6 +80,7 @@ class ZFP(Compressor):
             fixed_size=mode == "rate",
             feedback="recommended" if loses else "none",
             contraction=promised if promised > 0 else None,
+            carries_non_finite=False,
         )
 
     def payload_bytes(self, layout: Layout, context: Context) -> int:

@@ -91,6 +91,8 @@ def _promises(codec: Compressor) -> Iterator[str]:
         yield f"d={traits.contraction:.3g}"
     if traits.max_world is not None:
         yield f"≤{traits.max_world} ranks"
+    if not traits.carries_non_finite:
+        yield "refuses NaN" if traits.carries_non_finite is False else "some refuse NaN"
     if traits.owns != "nothing":
         yield f"owns the {traits.owns}"
 

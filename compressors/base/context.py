@@ -64,6 +64,9 @@ class Traits:
     """Effect of error feedback on this compressor. required, recommended: `feedback="auto"` gives it. none: it changes
     little. harmful: it is refused, since residuals are noise without a mean to make up for, or since the output is a
     vote that pays none back. builtin: the compressor keeps residuals itself."""
+    carries_non_finite: bool | None = True
+    """True if NaN and infinity show in what is decoded. False: the sender refuses them by NonFiniteError, the receiver
+    refuses payloads that would decode to them by PayloadError. None: members do either."""
     owns: Literal["nothing", "momentum", "optimizer"] = "nothing"
     """Part of the optimizer that `adopt` takes over."""
     most_rounds: InitVar[int | Callable[[int], int] | None] = None
@@ -73,6 +76,12 @@ class Traits:
         if most_rounds is not None:
             tell_renamed("Traits", "most_rounds is max_rounds now", stacklevel=3)
             object.__setattr__(self, "max_rounds", most_rounds)
+
+    @classmethod
+    def carry(cls, traits: Sequence[Traits]) -> bool | None:
+        """Return `carries_non_finite` of a compressor with such members."""
+        kinds = {trait.carries_non_finite for trait in traits}
+        return kinds.pop() if len(kinds) == 1 else None
 
     @property
     def owned(self) -> str:

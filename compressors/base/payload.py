@@ -46,6 +46,16 @@ def require_finite(tensor: Tensor, name: str) -> None:
         raise NonFiniteError(f"{name}: the bucket holds NaN or infinity; the training has diverged")
 
 
+def require_finite_payload(values: Tensor, name: str, numel: int) -> None:
+    """Refuse values of a payload that `name`, which carries no NaN and no infinity, never packs.
+
+    Raises:
+        PayloadError: There is some.
+    """
+    if not values.isfinite().all():
+        raise PayloadError(f"{name} payload for {numel} elements: holds NaN or infinity, which {name} never packs")
+
+
 def put(out: Tensor, value: Tensor, add: bool, scale: float) -> None:
     """Write `scale` times `value` into `out`, or add it; every `decode` ends with it.
 

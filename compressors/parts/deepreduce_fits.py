@@ -18,11 +18,25 @@ from compressors.parts.deepreduce_values import ValueCodec, Values, as_bytes, fl
 
 DEGREE = 5
 _COEFFICIENTS = DEGREE + 1
+_LARGEST = float(np.finfo(np.float32).max)
 _STEEPEST = 60.0
 """Exponents beyond it are no fit of anything; e to it is finite in float32."""
 
 
-class FitPoly(ValueCodec):
+class _Fit(ValueCodec):
+    """Curves have values that are finite: a fit of huge ones may lead out of float32, and is cut off there."""
+
+    loses = None
+    unbiased = False
+    carries_non_finite = False
+
+    def _within(self, fitted: NDArray[np.float64], count: int) -> Values:
+        if not np.isfinite(fitted).all():
+            raise self._refused(count, "its curve holds NaN or infinity")
+        return _clipped(fitted)
+
+
+class FitPoly(_Fit):
     """Sorted values, those of each sign in at most `segments` stretches, a polynomial of degree 5 for each.
 
     Stretches are cut where the curve is farthest from its chord, the farthest of all first. Coefficients are found by
@@ -34,8 +48,6 @@ class FitPoly(ValueCodec):
     """
 
     number = 3
-    loses = None
-    unbiased = False
 
     def __init__(self, segments: int) -> None:
         self.segments = segments
@@ -54,7 +66,7 @@ class FitPoly(ValueCodec):
             row[: degree + 1] = np.linalg.lstsq(basis, ordered[start:end], rcond=None)[0]
             start = end
         head = np.array([not_negative, positive_ends, len(cut), *cut], dtype="<u4").view(np.uint8)
-        return np.concatenate([head, as_bytes(coefficients.reshape(-1)), _packed(places)])
+        return np.concatenate([head, as_bytes(_clipped(coefficients.reshape(-1))), _packed(places)])
 
     def decode(self, data: Bytes, count: int) -> Values:
         if len(data) < 12:
@@ -73,7 +85,7 @@ class FitPoly(ValueCodec):
             for row, end in zip(coefficients, ends.tolist(), strict=True):
                 fitted[start:end] = chebyshev.chebval(_scaled(end - start), row)
                 start = end
-            return fitted.astype(np.float32)[self._places(data[body:], count)]
+        return self._within(fitted, count)[self._places(data[body:], count)]
 
     def bits(self, count: int) -> float:
         return 8 * (12 + 28 * min(2 * self.segments, 1 + count // _COEFFICIENTS)) + count * _place_bits(count)
@@ -82,7 +94,7 @@ class FitPoly(ValueCodec):
         return _unpacked(data, count, f"fit_poly code of {count} values")
 
 
-class FitDExp(ValueCodec):
+class FitDExp(_Fit):
     """Sorted magnitudes as a sum of two exponentials, a e^(p x) + c e^(q x), x from 0 to 1; signs apart.
 
     In closed form: with S the integral of y from 0 and SS that of S, by trapezoids, y is fitted by least squares to
@@ -93,12 +105,12 @@ class FitDExp(ValueCodec):
     """
 
     number = 4
-    loses = None
-    unbiased = False
 
     def encode(self, values: Values, stream: Stream) -> Bytes:
         ordered, places = _sorted(values, np.abs(values), "fit_dexp")
-        return np.concatenate([as_bytes(np.array(_double_exponential(ordered))), _signs(values), _packed(places)])
+        return np.concatenate(
+            [as_bytes(_clipped(np.array(_double_exponential(ordered)))), _signs(values), _packed(places)]
+        )
 
     def decode(self, data: Bytes, count: int) -> Values:
         named = f"fit_dexp code of {count} values"
@@ -108,12 +120,16 @@ class FitDExp(ValueCodec):
         p, q, a, c = floats(data[:16]).astype(np.float64)
         x = _from_zero(count)
         with np.errstate(all="ignore"):
-            fitted = (a * np.exp(p * x) + c * np.exp(q * x)).astype(np.float32)
+            fitted = self._within(a * np.exp(p * x) + c * np.exp(q * x), count)
         negative = np.unpackbits(data[16:signs], count=count, bitorder="little")
         return fitted[_unpacked(data[signs:], count, named)] * (1 - 2 * negative.astype(np.float32))
 
     def bits(self, count: int) -> float:
         return 128 + count * (1 + _place_bits(count))
+
+
+def _clipped(values: NDArray[np.float64]) -> Values:
+    return np.clip(values, -_LARGEST, _LARGEST).astype(np.float32)
 
 
 def _sorted(values: Values, by: Values, name: str) -> tuple[NDArray[np.float64], Integers]:

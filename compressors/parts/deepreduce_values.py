@@ -24,6 +24,8 @@ class ValueCodec(ABC):
     loses: float | None = 0.0
     """Largest share of the energy of values that is lost, in expectation; None: no such promise."""
     unbiased: bool = True
+    carries_non_finite: bool = True
+    """Trait of that name."""
 
     @abstractmethod
     def encode(self, values: Values, stream: Stream) -> Bytes:

@@ -18,7 +18,14 @@ import torch
 from torch import Tensor
 
 from compressors.base.chunks import root_mean_square
-from compressors.base.payload import NonFiniteError, PayloadError, from_bytes, require_bytes, to_bytes
+from compressors.base.payload import (
+    NonFiniteError,
+    PayloadError,
+    from_bytes,
+    require_bytes,
+    require_finite_payload,
+    to_bytes,
+)
 from compressors.parts.codec_process import decode
 
 ZERO, RAW, CODED = 0, 1, 2
@@ -141,8 +148,8 @@ def floats(payload: Tensor, codec: str, numel: int, *, finite: bool = False) -> 
         PayloadError: as `unpack` and `decode`.
     """
     values = _floats(payload, codec, numel)
-    if finite and not values.isfinite().all():
-        raise PayloadError(f"{codec} payload for {numel} elements: holds NaN or infinity, which {codec} never packs")
+    if finite:
+        require_finite_payload(values, codec, numel)
     return values
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from compressors.base.compressor import Context, Exchange, Rounds, Traits
-from compressors.base.payload import PayloadError, from_bytes, put, require_bytes, require_size, to_bytes
+from compressors.base.payload import (
+    PayloadError,
+    from_bytes,
+    put,
+    require_bytes,
+    require_finite,
+    require_size,
+    to_bytes,
+)
 from tests.contract.flawed import OwnRounds, Sound
 
 
@@ -67,6 +77,36 @@ class Trusting(Sound):
         if count != out.numel():
             raise PayloadError("another size")
         put(out, room, add, scale)
+
+
+class RefusesOnly(Sound):
+    """Refuses NaN and infinity where it sends, though it is said to carry them."""
+
+    def encode(self, tensor: Tensor, context: Context) -> Tensor:
+        require_finite(tensor, type(self).__name__)
+        return super().encode(tensor, context)
+
+
+class TakesNaNOfOthers(RefusesOnly):
+    """Refuses them where it sends, and believes that others do so too."""
+
+    traits = replace(Sound.traits, carries_non_finite=False)
+
+
+class SumsNaNOfOthers(OwnRounds):
+    """The same of a sum."""
+
+    traits = replace(OwnRounds.traits, carries_non_finite=False)
+
+    def rounds(self, tensor: Tensor, context: Context, *, out: Tensor, error: Tensor | None = None) -> Rounds:
+        require_finite(tensor, type(self).__name__)
+        yield from super().rounds(tensor, context, out=out, error=error)
+
+
+class TakesNaN(Sound):
+    """Is said to refuse NaN, and carries it."""
+
+    traits = replace(Sound.traits, carries_non_finite=False)
 
 
 class BelievesPeers(OwnRounds):

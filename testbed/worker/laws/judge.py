@@ -11,9 +11,9 @@ from typing import Literal
 
 from testbed.worker.laws.cases.registry import BOOK, Case, Law, LawBroken
 from testbed.worker.laws.cases.variants import variants
-from testbed.worker.laws.properties import feedback, payloads, peers, reduction, state, traits
+from testbed.worker.laws.properties import feedback, non_finite, payloads, peers, reduction, state, traits
 
-THEMES = (reduction, traits, feedback, state, payloads, peers)
+THEMES = (reduction, non_finite, traits, feedback, state, payloads, peers)
 """Imported so that the book is complete; in the order in which it is read."""
 _LAWS = Path(__file__).parent
 Outcome = Literal["holds", "broken", "does not apply"]

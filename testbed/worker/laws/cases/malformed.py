@@ -67,12 +67,20 @@ def meet(codec: Compressor, data: bytes, what: str) -> str | None:
     PayloadError is wrong.
 
     Raises:
-        LawBroken: it raised something else, took too long, wanted too much memory, or changed the size of the output.
+        LawBroken: it raised something else, took too long, wanted too much memory, changed the size of the output, or
+            left NaN or infinity there, which it says it does not carry.
     """
     payload, out = tensor_of(data), torch.full((NUMEL,), 7.0)
     refusal = withstood(lambda: codec.decode(payload, out, CONTEXT), data, what, PayloadError)
     require(out.shape == (NUMEL,), f"{what}: the output has shape {tuple(out.shape)}")
+    require_declared(codec, out, f"{what} (payload {_shown(data)})")
     return refusal
+
+
+def require_declared(codec: Compressor, out: Tensor, what: str) -> None:
+    """Refuse an output that is not finite of a codec that carries nothing of the kind."""
+    finite = codec.traits.carries_non_finite is not False or bool(out.isfinite().all())
+    require(finite, f"{what}: carries_non_finite=False, and what is decoded is not finite")
 
 
 def withstood(act: Callable[[], object], data: bytes, what: str, *refusals: type[Exception]) -> str | None:

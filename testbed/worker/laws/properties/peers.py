@@ -13,7 +13,15 @@ from torch import Tensor
 from compressors.base.compressor import Rounds
 from compressors.base.payload import NonFiniteError, PayloadError
 from compressors.parts.frame import resealed
-from testbed.worker.laws.cases.malformed import MEMORY_BYTES, bytes_of, memory_limit, mutated, tensor_of, withstood
+from testbed.worker.laws.cases.malformed import (
+    MEMORY_BYTES,
+    bytes_of,
+    memory_limit,
+    mutated,
+    require_declared,
+    tensor_of,
+    withstood,
+)
 from testbed.worker.laws.cases.registry import LAYOUT, Case, gradients, law, require
 from testbed.worker.laws.cases.steps import contexts_of, noted, ranks_of, resumed
 from testbed.worker.laws.properties.state import saved
@@ -74,7 +82,8 @@ class Peers:
         """Why it refused, None if it answered; `data` says in front in place of what it is to come.
 
         Raises:
-            LawBroken: it raised something else, took too long, wanted too much memory, or changed the output's size.
+            LawBroken: it raised something else, took too long, wanted too much memory, changed the output's size, or
+            left NaN or infinity there, which it says it does not carry.
         """
         place = self.places[int.from_bytes(data[:_HEAD_BYTES], "little") % len(self.places)]
         codec = self._case.make()
@@ -88,6 +97,7 @@ class Peers:
         said = f"{what}, rank {place.rank}, step {place.step}, exchange {place.exchange} from {place.source}"
         refusal = withstood(lambda: _play(rounds, results), data, said, PayloadError, NonFiniteError)
         require(out.shape == (LAYOUT.numel,), f"{said}: the output has shape {tuple(out.shape)}")
+        require_declared(codec, out, said)
         return refusal
 
     def _at(self, place: _Place) -> Tensor:

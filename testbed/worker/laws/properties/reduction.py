@@ -7,7 +7,6 @@ import math
 import torch
 
 from compressors.base.compressor import Layout
-from compressors.base.payload import NonFiniteError
 from testbed.worker.laws.cases.lockstep import drive
 from testbed.worker.laws.cases.registry import LAYOUT, Case, gradients, law, require, require_close, require_equal
 from testbed.worker.laws.cases.steps import contexts_of, ranks_of, take_step
@@ -122,27 +121,6 @@ def empty(case: Case) -> None:
     except ValueError:
         return
     require(means[0].shape == (0,), f"the mean has shape {tuple(means[0].shape)}")
-
-
-@law("nan", "NaN shows in the mean, alike on all ranks, or is refused by NonFiniteError.", per_route=True)
-def nan(case: Case) -> None:
-    _not_finite(case, math.nan)
-
-
-@law("infinity", "Infinity shows in the mean, alike on all ranks, or is refused by NonFiniteError.", per_route=True)
-def infinity(case: Case) -> None:
-    _not_finite(case, math.inf)
-
-
-def _not_finite(case: Case, bad: float) -> None:
-    tensors = gradients(LAYOUT, 2)
-    tensors[0][-1500] = bad
-    try:
-        means, _, _ = take_step(case, ranks_of(case, 2), tensors)
-    except NonFiniteError:
-        return
-    require(torch.equal(means[0].isfinite(), means[1].isfinite()), f"{bad}: ranks have it in different places")
-    require(not means[0].isfinite().all(), f"{bad} went in, and all that came out is finite")
 
 
 @law(
