@@ -62,7 +62,7 @@ class Launched(Workers):
         self.fakes = [Fake() for _ in self.nodes]
         for node, fake in zip(self.nodes, self.fakes, strict=True):
             members: Any = fake
-            self.containers[node] = self._processes[node] = self._channels[node] = members
+            self.containers[node] = self._processes[node] = self.conversations.channels[node] = members
             self.run.log(node).write_text("its last line\n")
         self.say(0, {"event": "model", "outlived": list(outlived)})
         assert self.hear() == [(0, "model")]
@@ -74,7 +74,7 @@ class Launched(Workers):
         Args:
             by: another process's channel than the node's own.
         """
-        self._messages.put((self.nodes[rank], by or self.fakes[rank], {"rank": rank, **message}))
+        self.conversations.inbox.put((self.nodes[rank], by or self.fakes[rank], {"rank": rank, **message}))
 
     def hear(self) -> list[tuple[int, str]]:
         """What comes for the record, until there is nothing new for a moment."""

@@ -1,18 +1,17 @@
-"""Starts the workers in their containers, speaks with them, and names the one that dies."""
+"""Starts the workers in their containers, has them begin, and names the one that dies."""
 
 from __future__ import annotations
 
 import contextlib
 import queue
 import signal
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
-from testbed.core.record.telemetry import Channel
+from testbed.core.record.telemetry import Welcome
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.config.programs import Program
 from testbed.orchestrator.emulation.containers.docker_container import DockerContainer, write_files
@@ -22,14 +21,13 @@ from testbed.orchestrator.emulation.containers.rendezvous_service import Rendezv
 from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.emulation.links.network import WORKER_INTERFACE, Network
+from testbed.orchestrator.run.workers.conversations import Conversations, welcome
 from testbed.orchestrator.run.workers.first_rank import FirstRank
 from testbed.orchestrator.run.workers.fork_server import PAUSE, ForkServerClient, Process, interpreter_environment
-from testbed.orchestrator.run.workers.intake import Inbox, Intake
-from testbed.orchestrator.run.workers.listeners import WorkerListeners, peer_pid
+from testbed.orchestrator.run.workers.listeners import WorkerListeners
 from testbed.orchestrator.run.workers.membership import Membership
 from testbed.orchestrator.run.workers.messages import Message
 from testbed.orchestrator.run.workers.scripts import Scripts
-from testbed.orchestrator.run.workers.welcome import welcome
 
 _POLL_S = 0.1
 _LOOK_S = 1.0
@@ -68,8 +66,6 @@ class Workers:
         self._sandbox = sandbox
         self._profile = (run.read_json(run.profiles) or {}).get("device_profile")
         self._record, self._fork_server, self._scripts = record, fork_server, scripts
-        self._channels: dict[str, Channel] = {}
-        self._messages: Inbox[tuple[str, Channel, Message]] = Inbox()
         self._membership = Membership(self.nodes, patience_s=spec.timeout_s * spec.dilation)
         self._first = FirstRank(spec.events, self.nodes[0])
         self._restarted: set[str] = set()
@@ -78,7 +74,8 @@ class Workers:
         self._looked_s = 0.0
         self.containers: dict[str, Container | DockerContainer] = {}
         self._processes: dict[str, Process] = {}
-        self._listeners = WorkerListeners(self._listen)
+        steps = spec.steps if scripts is None else None
+        self.conversations = Conversations(self.nodes, self._welcome, self._node_of, steps, self._now_s)
         self.rendezvous = RendezvousService(len(self.nodes))
         self._meeting = WorkerListeners(self.rendezvous.serve)
 
@@ -93,7 +90,7 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listeners.close()
+        self.conversations.close()
         self._meeting.close()
         for container in self.containers.values():
             container.kill()
@@ -105,10 +102,10 @@ class Workers:
             write_files(self._sandbox, self.run.docker)
             for node in self.nodes:
                 box = self.containers[node] = DockerContainer(self._sandbox, self.run.docker, node, self.run.log(node))
-                self._listeners.open_for(node, box.socket)
+                self.conversations.open_for(node, box.socket)
                 self._meeting.open_for(node, box.rendezvous)
             return
-        self._listeners.open(self.run.socket, self._node_of, len(self.nodes))
+        self.conversations.open(self.run.socket)
         root = self._sandbox.root
         self._sandbox.empty_stores()
         for node, worker in self._network.workers.items():
@@ -159,7 +156,7 @@ class Workers:
             self._membership.lose(node, self._end_of(node, self._processes[node].exit_code() or 0))
         container.wait(_LEAVE_TIMEOUT_S)
         container.delete()
-        self._channels.pop(node, None)
+        self.conversations.end(node)
         self._restarted.add(node)
         self._start(container)
         self._membership.come_back(node)
@@ -173,43 +170,13 @@ class Workers:
         """Whether the others go on without it; before the first step all must be there."""
         return self._t0_s is not None and (self._membership.outlives(node) or self._first.is_awaited(node))
 
-    def _listen(self, node: str, channel: Channel) -> None:
-        if node in self._channels:
-            channel.connection.close()
-            return
-        self._channels[node] = channel
-        try:
-            self._hear(node, channel)
-        except OSError:
-            raise
-        except Exception as error:  # or nobody would hear this worker any more, and it would wait for ever
-            kind = "" if isinstance(error, ValueError) else f"what cannot be read: {type(error).__name__}: "
-            self._messages.put((node, channel, {"event": "fault", "message": f"sent {kind}{error}"}))
+    def _node_of(self, pid: int) -> str | None:
+        node = next((node for node, process in list(self._processes.items()) if process.pid == pid), None)
+        return node or (self._scripts.node_of(pid) if self._scripts else None)
 
-    def _node_of(self, connection: socket.socket) -> str | None:
-        """Return the node of the process at the other end; what it says of itself does not count."""
-        pid = peer_pid(connection)
-        deadline_s = time.monotonic() + _POLL_S * 50
-        while time.monotonic() < deadline_s:
-            node = next((node for node, process in list(self._processes.items()) if process.pid == pid), None)
-            if node or (self._scripts and (node := self._scripts.node_of(pid))):
-                return node
-            time.sleep(_POLL_S)  # it has not been told of its process yet
-        return None
-
-    def _hear(self, node: str, channel: Channel) -> None:
-        hello = channel.receive()
-        if hello is not None:
-            if hello.get("event") != "hello" or hello.get("node") != node:
-                raise ValueError(f"{hello!r:.80} in place of its hello")
-            is_back = node in self._restarted
-            address, devices = self._master_address(), len(self._sandbox.driver.devices)
-            channel.send_welcome(welcome(self.spec, node, address, self._profile, devices, is_back=is_back))
-            steps = self.spec.steps if self._scripts is None else None
-            intake = Intake(self.nodes.index(node), node, steps)
-            for message in channel.messages():
-                for taken in intake.taken(message, channel.line_bytes, self._now_s()):
-                    self._messages.put((node, channel, taken), channel.line_bytes)
+    def _welcome(self, node: str) -> Welcome:
+        is_back, devices = node in self._restarted, len(self._sandbox.driver.devices)
+        return welcome(self.spec, node, self._master_address(), self._profile, devices, is_back=is_back)
 
     def _now_s(self) -> float | None:
         """Return the present moment in emulated seconds since the first step; in a pilot, the latest that it can be."""
@@ -235,8 +202,7 @@ class Workers:
 
     def _tell(self, nodes: Sequence[str], message: Message) -> None:
         try:
-            for node in nodes:
-                self._channels[node].send(message)
+            self.conversations.tell(nodes, message)
         except OSError as error:
             self._look_for_killed()
             self._look_for_dead()
@@ -257,12 +223,11 @@ class Workers:
             alone = f"{self.nodes[0]} neither went on nor ended alone"
             raise RunError("; ".join([alone, *self._membership.told_losses]))
         try:
-            node, channel, message = self._messages.get(timeout=_POLL_S)
+            said = self.conversations.next(_POLL_S)
         except queue.Empty:
             self._look_for_dead()
             return None
-        is_there = channel is self._channels.get(node)  # or it is of a process that is no more
-        return self._recorded(node, message) if is_there and self._is_for_the_record(node, message) else None
+        return self._recorded(*said) if said is not None and self._is_for_the_record(*said) else None
 
     def _recorded(self, node: str, message: Message) -> tuple[str, Message]:
         if message["event"] != "warm":
@@ -284,7 +249,7 @@ class Workers:
             raise RunError("; ".join(said))
         if event == "warm" and self._t0_s is not None:  # it has come back
             with contextlib.suppress(OSError):  # and gone again
-                self._channels[node].send({"event": "go", "t0_s": self._t0_s})
+                self.conversations.tell([node], {"event": "go", "t0_s": self._t0_s})
             return False
         self._membership.hear(node, message)
         return self._first.is_news(node, message)

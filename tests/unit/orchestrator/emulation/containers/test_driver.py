@@ -20,7 +20,7 @@ from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.machine.rights import Rights
 from testbed.orchestrator.run import preflight
 from testbed.orchestrator.run.run_command import checked_spec, machine_checks
-from testbed.orchestrator.run.workers.welcome import welcome
+from testbed.orchestrator.run.workers.conversations import welcome
 
 NODES = ("a-0", "a-1", "b-0")
 SPEC = ("topo=lan", "workers=4", "workload=bytelm")

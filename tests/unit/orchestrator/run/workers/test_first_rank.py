@@ -28,7 +28,7 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def _drained(workers: Launched) -> list[tuple[int, str]]:
     """What comes for the record of all that was said."""
     found = []
-    while len(workers._messages):
+    while len(workers.conversations.inbox):
         found += workers.hear()
     return found
 
@@ -42,7 +42,7 @@ def _started_again(workers: Launched) -> Any:
     workers.crash(SERVER)
     workers.join(SERVER)
     fake: Any = workers.fakes[0]
-    workers._channels[SERVER] = fake
+    workers.conversations.channels[SERVER] = fake
     return fake
 
 

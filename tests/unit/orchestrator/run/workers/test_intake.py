@@ -165,11 +165,13 @@ def test_whatever_goes_wrong_in_hearing_a_worker_is_a_fault_that_names_it(
         raise error
 
     workers = Launched(tmp_path, begun=False)
-    workers._channels.clear()
-    monkeypatch.setattr(workers, "_hear", broken)
+    workers.conversations.channels.clear()
+    monkeypatch.setattr(workers.conversations, "_hear", broken)
     near, far = socket.socketpair()
     with near, far:
-        threading.Thread(target=workers._listen, args=(workers.nodes[1], Channel(near)), daemon=True).start()
-        node, _, message = workers._messages.get(HANG_S)
+        threading.Thread(
+            target=workers.conversations.listen, args=(workers.nodes[1], Channel(near)), daemon=True
+        ).start()
+        node, _, message = workers.conversations.inbox.get(HANG_S)
     assert node == workers.nodes[1] and message["event"] == "fault"
     assert type(error).__name__ in json.dumps(message)

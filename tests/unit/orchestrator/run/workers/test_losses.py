@@ -91,7 +91,7 @@ def test_one_that_is_started_again_is_told_to_go_and_waited_for_once_it_has_begu
     workers.join(node)
     assert workers.hear() == [(2, "was ended by SIGKILL before it was done; its last words: its last line")]
     fake: Any = process
-    workers._channels[node] = fake
+    workers.conversations.channels[node] = fake
     process.told.clear()
     workers.say(2, {"event": "warm"})
     assert workers.hear() == []
@@ -120,7 +120,7 @@ def test_one_that_says_it_is_too_late_was_late_and_one_that_breaks_was_not(tmp_p
     for node, event in ((1, "leaving"), (2, "fault")):
         workers.crash(workers.nodes[node])
         workers.join(workers.nodes[node])
-        workers._channels[workers.nodes[node]] = workers.fakes[node]  # type: ignore[assignment]
+        workers.conversations.channels[workers.nodes[node]] = workers.fakes[node]  # type: ignore[assignment]
         workers.say(node, {"event": event, "message": "the server is over"})
     found = []
     while (received := workers.next_message()) is not None or len(found) < 4:
@@ -133,7 +133,7 @@ def test_what_the_process_before_had_said_is_not_of_the_one_that_came_back(tmp_p
     workers.crash(workers.nodes[2])
     workers.join(workers.nodes[2])
     fake: Any = workers.fakes[2]
-    workers._channels[workers.nodes[2]] = fake
+    workers.conversations.channels[workers.nodes[2]] = fake
     workers.hear()
     for message in ({"event": "fault", "message": "nan"}, {"event": "done"}, {"event": "warm"}):
         workers.say(2, message, by=Fake())
