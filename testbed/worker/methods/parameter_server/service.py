@@ -107,7 +107,7 @@ class Service:
         )
         parts: Any = (wire, Coder(wire.schema, copy.deepcopy(self.up)), self.down, connected, decoders)
         named: Any = {"clock": context.clock, "name": context.spec.topology.nodes[comm.rank].region}
-        named["aggregator"] = Aggregator(self.local_steps * context.spec.batch_size)
+        named["aggregator"] = Aggregator(lambda _: self.local_steps * context.spec.batch_size)
         coders = self._sending(wire.schema, self.up), Coder(wire.schema, self.down)
         of_client: Any = {
             "basis": self.schedule.basis,

@@ -274,9 +274,13 @@ class ServerStrategy(Strategy):
     def _aggregator(self) -> Aggregator:
         """What the server makes of them."""
         assignment = self._assignment(self._context.world_size)
-        clients = [len(assignment.clients_of(server)) for server in assignment.region_servers]
-        steps = self.local_steps * self.group_rounds * max([1, *clients])
-        return Aggregator(steps * self._context.spec.batch_size)
+        alone = self.local_steps * self.group_rounds * self._context.spec.batch_size
+
+        def most_samples(client: int) -> int:
+            """Of a region's server those of all its clients."""
+            return alone * max(1, len(assignment.clients_of(client + 1)))
+
+        return Aggregator(most_samples)
 
     def _assignment(self, world_size: int) -> ServerAssignment:
         """

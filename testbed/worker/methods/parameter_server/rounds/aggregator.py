@@ -27,10 +27,11 @@ class Aggregator:
     """The mean by samples, and what `GlobalModel` makes of it.
 
     Args:
-        most_samples: that one client can have trained on in a round; who says more would own the mean. None: any.
+        most_samples: returns how many a client, by its number, can have trained on in a round; who says more would own
+            the mean. None: any.
     """
 
-    def __init__(self, most_samples: int | None = None) -> None:
+    def __init__(self, most_samples: Callable[[int], int] | None = None) -> None:
         self._most_samples = most_samples
 
     def model(
@@ -62,8 +63,8 @@ class Aggregator:
         """
         if samples < 1:
             raise Refused(Refusal.NUMBER, found=f"{samples} samples", asked="at least 1")
-        if self._most_samples is not None and samples > self._most_samples:
-            raise Refused(Refusal.NUMBER, found=f"{samples} samples", asked=f"at most {self._most_samples}")
+        if self._most_samples is not None and samples > (most := self._most_samples(client)):
+            raise Refused(Refusal.NUMBER, found=f"{samples} samples", asked=f"at most {most}")
 
     def meet(self, asking: Asking) -> None:
         """By which it may exchange more with clients than models and updates; before any round."""
