@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status: int = parsed.command(parsed)
     except LonghaulError as error:
-        sys.stderr.write(f"{error}\n")
+        _say(error.faults)
         return error.exit_status
     return status
 
@@ -137,9 +138,13 @@ def _add_dashboards(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 def _finish(parsed: argparse.Namespace) -> int:
     counts, faults = finish(load(parsed.run, _summary(parsed.summary)))
-    sys.stderr.writelines(f"{fault}\n" for fault in faults)
+    _say(faults)
     sys.stdout.write(json.dumps(counts) + "\n")
     return EXIT_FAILED if faults else EXIT_COMPLETED
+
+
+def _say(lines: Iterable[str]) -> None:
+    sys.stderr.writelines(f"{printable(line)}\n" for line in lines)
 
 
 def _summary(name: str | None) -> dict[str, Any] | None:
@@ -280,7 +285,7 @@ def _archive(parsed: argparse.Namespace) -> int:
     from testbed.analysis.archive.archive import update
 
     done = update(parsed.runs_root, parsed.output, rebuild=parsed.rebuild)
-    sys.stderr.writelines(f"{remark}\n" for remark in done.remarks)
+    _say(done.remarks)
     sys.stdout.write((json.dumps(done.to_json()) if parsed.json else done.text) + "\n")
     return EXIT_COMPLETED
 

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -169,4 +170,5 @@ def spreadsheet_safe(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = printable(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    # those of full width too, which some take for the same
+    return f"'{text}" if unicodedata.normalize("NFKC", text.lstrip()[:1]).startswith(("=", "+", "-", "@")) else text

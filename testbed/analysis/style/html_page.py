@@ -75,6 +75,9 @@ class Scripts:
         return f"{held}<script>{self.code}</script>"
 
 
+_SPACES = "\n\t\N{NO-BREAK SPACE}"
+
+
 class Html(str):
     """Markup of ours, which `table` takes as it is."""
 
@@ -83,7 +86,12 @@ def text(value: object) -> str:
     """`value` as escaped text; missing is a dash."""
     if isinstance(value, Html):
         return value
-    return "-" if value is None else html.escape(str(value))
+    return "-" if value is None else html.escape("".join(map(_shown, str(value))))
+
+
+def _shown(character: str) -> str:
+    """A character of text; one that steers what is around it, as a change of direction does, is shown as unknown."""
+    return character if character.isprintable() or character in _SPACES else "\N{REPLACEMENT CHARACTER}"
 
 
 def document(title: str, *sections: str, style: str = "", scripts: Scripts | None = None) -> str:

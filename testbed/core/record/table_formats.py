@@ -69,7 +69,7 @@ def csv_table(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Return CSV with a line of headings; what is missing is empty, and a list is joined by spaces."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow([_cell(name) for name in names])
     for row in rows:
         writer.writerow([_cell(row.get(name)) for name in names])
     return out.getvalue().rstrip("\n")
@@ -104,7 +104,9 @@ def latex_table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: i
 
 
 def _latex_row(row: Sequence[str]) -> str:
-    return " & ".join(escaped(cell) for cell in row) + r" \\"
+    r"""Return a line. What it begins with must be no option of the row before, as in `\\ [2cm]` and `\\ *`."""
+    line = " & ".join(escaped(cell) for cell in row)
+    return (f"{{{line[0]}}}{line[1:]}" if line.startswith(("[", "*")) else line) + r" \\"
 
 
 def escaped(cell: object) -> str:

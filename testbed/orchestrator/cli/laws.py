@@ -15,7 +15,6 @@ from typing import Any, Literal
 import yaml  # type: ignore[import-untyped]
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, InputError, RunError
-from testbed.core.files import printable
 from testbed.core.spec.run_spec import Part, RunSpec
 from testbed.orchestrator.cli.laws_table import laws_table
 from testbed.orchestrator.config.config import resolve
@@ -83,7 +82,7 @@ def laws(
         elif found["law"]:
             show(laws_table(part.name, found["law"], found["throughput"], runs, is_judged=is_judged))
     for line in _failure(found["law"]):
-        say(printable(line))
+        say(line)
     broken = any(row["outcome"] == "broken" for row in found["law"])
     failed = any(summary["status"] != "completed" for summary in runs.values())
     return EXIT_FAILED if broken or failed else EXIT_COMPLETED

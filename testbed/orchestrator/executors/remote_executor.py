@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from testbed.core.errors import MachineError, RunError
-from testbed.core.files import printable, read_object
+from testbed.core.files import read_object
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.executors.executor import FOLDER, Waiting
@@ -164,9 +164,9 @@ class RemoteExecutor:
         try:
             run = self._unpacked(reply["archive"])
         except RunError as error:
-            say(printable(f"a run that came back for an earlier sweep is not kept: {error}"))
+            say(f"a run that came back for an earlier sweep is not kept: {error}")
         else:
-            say(printable(f"{run.run_id}: came back for an earlier sweep"))
+            say(f"{run.run_id}: came back for an earlier sweep")
 
     def _unpacked(self, archive: Mapping[str, Any]) -> RunDir:
         """

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.core.errors import InputError, LonghaulError, MachineError
-from testbed.core.files import printable
 from testbed.core.spec.run_spec import ACCELERATORS, PROCESSOR, SHAPERS, TCP_PROFILES, RunSpec
 from testbed.orchestrator.config.config import Resolved, resolve
 from testbed.orchestrator.machine.checks import Check
@@ -84,7 +83,7 @@ def _tell_essentials(summary: Mapping[str, Any], path: Path) -> None:
     """Three words a script can read; the folder last, which may have spaces. Why not to believe it is no result."""
     tell(f"{summary['run_id']} {summary['verdict']} {path}")
     for reason in summary["reasons"]:
-        say(printable(reason))
+        say(reason)
 
 
 def checked_spec(resolved: Resolved, runs_root: Path, rights: Rights = OF_ROOT, *, share: bool = False) -> RunSpec:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, EXIT_INVALID, LonghaulError, RunError
-from testbed.core.files import printable, read_object
+from testbed.core.files import read_object
 from testbed.core.processes import end_with
 from testbed.core.record.directory import Directory
 from testbed.core.record.run_directory import RUN_ID, RunDir, write_json
@@ -151,6 +151,6 @@ def seal_killed_or_say(runs_root: Path) -> None:
         seal_killed(runs_root)
     except LonghaulError as error:
         for fault in error.faults:
-            say(f"a killed run could not be sealed: {printable(fault)}")
+            say(f"a killed run could not be sealed: {fault}")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        say(f"a killed run could not be sealed: {type(error).__name__}: {printable(error)}")
+        say(f"a killed run could not be sealed: {type(error).__name__}: {error}")

@@ -28,11 +28,11 @@ def final_table(summary: Mapping[str, Any], run_path: Path) -> RenderableType:
 
 
 def _title(summary: Mapping[str, Any]) -> str:
-    told = {**summary, "compressor": printable(compressor_label(summary) or MISSING)}
-    names = [str(told.get(key) or MISSING) for key in ("topo", "workload", "strategy", "compressor", "device")]
+    told = {**summary, "compressor": compressor_label(summary)}
+    names = [printable(told.get(key) or MISSING) for key in ("topo", "workload", "strategy", "compressor", "device")]
     workers, at_end = summary.get("workers"), summary.get("workers_at_end")
     workers = workers if at_end in (None, workers) else f"{workers} (at the end {at_end})"
-    kind = str(summary.get("kind") or MISSING)
+    kind = printable(summary.get("kind") or MISSING)
     if summary.get("dilation") not in (None, 1):
         kind += f", dilation {spoken(summary.get('dilation'))}"
     if summary.get("scale") not in (None, 1):
@@ -63,7 +63,7 @@ def _links(summary: Mapping[str, Any]) -> Table:
         table.add_column(heading, justify="right")
     for link in shown:
         table.add_row(
-            f"{link.get('from') or MISSING} -> {link.get('to') or MISSING}",
+            printable(f"{link.get('from') or MISSING} -> {link.get('to') or MISSING}"),
             *(", ".join(_in(units[key][0], _of(link.get(key), side)) for side in _SIDES) for _, key, _ in both),
             _in(sent, link.get("wire_bytes")),
         )
@@ -100,7 +100,9 @@ def _results(summary: Mapping[str, Any]) -> Table:
     reached = spoken_time(_of(metric, "time_to_target_s"))
     value = f"last {spoken(_of(metric, 'value'))}, best {spoken(_of(metric, 'best'))}"
     if _of(metric, "name"):
-        table.add_row(str(_of(metric, "name")), f"{value}, {spoken(_of(metric, 'target'))} reached after {reached}")
+        table.add_row(
+            printable(_of(metric, "name")), f"{value}, {spoken(_of(metric, 'target'))} reached after {reached}"
+        )
     time_s, wall_s = spoken_time(summary.get("time_s")), spoken_time(summary.get("wall_s"))
     kind = summary.get("kind") or MISSING
     steps = "" if summary.get("steps") is None else f"{spoken(summary.get('steps'), '{:.0f}')} in "
@@ -121,8 +123,8 @@ def _results(summary: Mapping[str, Any]) -> Table:
 
 
 def _verdict(summary: Mapping[str, Any]) -> Text:
-    verdict = str(summary.get("verdict") or MISSING)
-    text = Text.assemble(str(summary.get("status") or MISSING), ", ", (verdict, VERDICT_STYLES.get(verdict, "")))
+    verdict = printable(summary.get("verdict") or MISSING)
+    text = Text.assemble(printable(summary.get("status") or MISSING), ", ", (verdict, VERDICT_STYLES.get(verdict, "")))
     if verdict == "invalid":
         text.append(": do not use these numbers")
     for reason in summary.get("reasons") or ():

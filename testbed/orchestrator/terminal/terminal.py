@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import IO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
+
+from testbed.core.files import printable
 
 
 class Terminal(Console):
-    """Rich's console, which falls silent when its reader goes away instead of ending the process."""
+    """Rich's console, which no text steers: neither by markup nor by characters that a terminal obeys.
+
+    It falls silent when its reader goes away instead of ending the process.
+    """
+
+    def __init__(self, *, file: IO[str] | None = None, force_terminal: bool | None = None) -> None:
+        super().__init__(file=file, force_terminal=force_terminal, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text = "\n".join(map(printable, segment.text.split("\n")))
+            yield segment if segment.control or text == segment.text else Segment(text, segment.style)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -24,9 +39,12 @@ def tell(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """A fault or a remark. Where standard error cannot be written to, the exit status is all that tells of it."""
+    """A fault or a remark, on one line whatever it holds.
+
+    Where standard error cannot be written to, the exit status is all that tells of it.
+    """
     try:
-        sys.stderr.write(f"longhaul: {line}\n")
+        sys.stderr.write(f"longhaul: {printable(line)}\n")
     except OSError:
         _silence(sys.stderr)
 

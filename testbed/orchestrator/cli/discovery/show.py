@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 from testbed.core.errors import EXIT_COMPLETED, InputError
@@ -95,7 +94,7 @@ def _table(group: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     for heading in ("name", "what it is", "kind", "needs"):
         view.add_column(heading, overflow="fold", no_wrap=heading == "name")
     for name, one in found.items():
-        view.add_row(name, escape(one["what"]), kind_words(group, one), escape(needs(group, one)))
+        view.add_row(name, one["what"], kind_words(group, one), needs(group, one))
     return view
 
 
@@ -128,7 +127,7 @@ def _parameters(parameters: list[dict[str, Any]]) -> Table:
     for one in parameters:
         is_absent = one["default"] is None and not one["null"]
         default = "required" if one["required"] else "none" if is_absent else _written(one["default"])
-        view.add_row(*map(escape, (one["name"], default, one["type"], one["values"], one["meaning"])))
+        view.add_row(one["name"], default, one["type"], one["values"], one["meaning"])
     return view
 
 

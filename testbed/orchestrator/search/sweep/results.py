@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from testbed.core.errors import LonghaulError, MachineError, RunError
-from testbed.core.files import printable
 from testbed.orchestrator.executors.executor import FOLDER
 from testbed.orchestrator.machine.clone import environment
 from testbed.orchestrator.machine.ownership import made_for_caller
@@ -42,7 +41,7 @@ def beside(ending: LonghaulError | None) -> Iterator[None]:
         if ending is None:
             raise found from error
         for fault in found.faults:
-            say(printable(fault))
+            say(fault)
         raise ending from error
 
 

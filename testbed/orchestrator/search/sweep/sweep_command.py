@@ -208,7 +208,7 @@ def _end(
             write_text(output, table)
             give_to_caller(made)
     for line in _remarks(scheduler, standings):
-        say(printable(line))
+        say(line)
     say(f"table, figures and data: {folder}")
     if scheduler.error is not None:
         raise scheduler.error

@@ -19,7 +19,6 @@ from testbed.core.errors import (
     nearest,
     raise_input_faults,
 )
-from testbed.core.files import printable
 from testbed.core.pareto import front
 from testbed.core.record.run_directory import write_json
 from testbed.core.spec.run_spec import RunSpec
@@ -83,7 +82,7 @@ def tune(
     else:
         show(trials_table(content))
     for line in left_out(rows):
-        say(printable(line))
+        say(line)
     say(f"study, table, figures and data: {folder}")
     if error is not None:
         raise error
@@ -110,7 +109,7 @@ def _search(
                 progress.at(len(found), time.monotonic())
                 left = spoken_left(progress.left_s(time.monotonic()))
                 line = f"trial {trial.number + 1} of {count}: {trial.label}: {trial.outcome.spoken}"
-                say(printable("; ".join(filter(None, [line, left]))))
+                say("; ".join(filter(None, [line, left])))
         except Interrupted as error:
             return found, error
         except LonghaulError as error:
