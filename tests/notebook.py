@@ -31,6 +31,11 @@ def python_blocks(page: Path) -> list[str]:
     return _BLOCK.findall(page.read_text())
 
 
+def code_cells(notebook: Path) -> list[str]:
+    """Return the code of a notebook's cells, in their order."""
+    return [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+
+
 def executed(cells: list[str], folder: Path, timeout_s: float) -> str:
     """Execute cells in the kernel of this Python, in `folder`, and return what they printed; one that raises fails."""
     file = folder / "notebook.ipynb"

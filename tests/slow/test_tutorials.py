@@ -31,17 +31,27 @@ def mine() -> Iterator[Path]:
 
 @pytest.mark.parametrize("page", sorted(path.name for path in FOLDER.glob("*.md")))
 def test_a_tutorial_works_as_it_is_written(page: str, mine: Path) -> None:
+    was_invalid = False
     for kind, text in blocks(page):
         if kind == "sh":
             for command in text.splitlines():
-                done = run(command, LIMIT_S)
-                # a busy machine makes a run invalid, which is no fault of the tutorial
-                said = f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-                assert status_of(done) in (EXIT_COMPLETED, EXIT_INVALID), said
+                was_invalid |= status_after(command, was_invalid) == EXIT_INVALID
             continue
         name, _, _ = text.partition("\n")
         (ROOT / name.removeprefix("# ")).write_text(text)
     assert mine.exists()
+
+
+def status_after(command: str, was_invalid: bool) -> int:
+    """Run a command and return its status: completed, or invalid as a busy machine's runs are, no tutorial's fault.
+
+    Where such runs are all there is, a figure has none to draw, as the pages say; it is then made of the invalid ones.
+    """
+    done = run(command, LIMIT_S)
+    if was_invalid and " plot " in command and "nothing to draw" in done.stderr:
+        done = run(f"{command} --all", LIMIT_S)
+    assert status_of(done) in (EXIT_COMPLETED, EXIT_INVALID), f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return status_of(done)
 
 
 def blocks(page: str) -> list[tuple[str, str]]:

@@ -98,7 +98,8 @@ def drawn_figure(figure: Figure, columns: int = 1) -> mpl_figure.Figure:
     """
     raise_input_faults(column_faults(columns))
     if not figure.panels:
-        raise InputError(f"{figure.kind}: these runs hold nothing to draw; {' '.join(figure.notes)}".rstrip("; "))
+        cure = " --all (in Python allow_invalid=True) draws them." if figure.left_out else ""
+        raise InputError(f"{figure.kind}: these runs hold nothing to draw; {' '.join(figure.notes)}{cure}".rstrip("; "))
     across = _across(figure, columns)
     down = -(-len(figure.panels) // across)
     with mpl.rc_context(_STYLE):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook import executed, python_blocks
+from tests.notebook import code_cells, executed, python_blocks
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "python.md"
+NOTEBOOKS = ROOT / "experiments" / "notebooks"
 STARTS = "longhaul.sweep("
 TRACKER = '''
 """Stands for a tracker that is not installed here: it takes what the page gives it, and nothing else."""
@@ -83,3 +84,27 @@ def test_a_sweep_becomes_a_figure_and_a_table_in_fifteen_lines() -> None:
     (code,) = (block for block in python_blocks(PAGE) if STARTS in block)
     assert len([line for line in code.splitlines() if line.strip()]) <= 15
     assert '"accuracy.pdf"' in code and '"results.tex"' in code
+
+
+def test_the_notebook_of_a_sweep_is_the_page_s_code_in_cells() -> None:
+    (code,) = (block for block in python_blocks(PAGE) if STARTS in block)
+    cells = code_cells(NOTEBOOKS / "sweep-to-figure.ipynb")
+    assert len(cells) == 3 and "".join(f"{cell}\n" for cell in cells).replace("\n\n", "\n") == code.replace(
+        "\n\n", "\n"
+    )
+
+
+@pytest.mark.tier("all")
+@pytest.mark.timeout(300)
+def test_the_notebook_of_one_run_reads_a_recorded_one(folder: Path) -> None:
+    said = executed(
+        ["import warnings; warnings.simplefilter('error')", *code_cells(NOTEBOOKS / "one-run.ipynb")], folder, 200
+    )
+    assert "local_sgd-powersgd" in said and "forward_s" in said and "rate_measured_bit_s" in said
+    assert (folder / "one-run.pdf").read_bytes().startswith(b"%PDF-")
+
+
+@pytest.mark.parametrize("notebook", sorted(path.name for path in NOTEBOOKS.glob("*.ipynb")))
+def test_a_notebook_comes_without_outputs(notebook: str) -> None:
+    cells = json.loads((NOTEBOOKS / notebook).read_text())["cells"]
+    assert cells and all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells)

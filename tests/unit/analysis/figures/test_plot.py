@@ -86,6 +86,7 @@ def test_the_command_takes_filters_and_refuses_what_it_cannot_do(
         (["--target", "much"], "must be a number such as 0.95, or a percentage"),
         (["compressor=topk", "--band", "sigma"], "sigma"),
         (["verdict=invalid"], "nothing to draw"),
+        (["verdict=invalid"], "--all (in Python allow_invalid=True) draws them"),
     ):
         capfd.readouterr()
         assert main([*call, *wrong]) == 2
