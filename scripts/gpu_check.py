@@ -87,7 +87,9 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as scratch:
         wire_bytes(checks, has_device)
         torchrun(checks, has_device, Path(scratch))
-    emulated(checks, len(device.data["devices"]) if device is not None and has_device else 0)
+    count = len(device.data["devices"]) if device is not None and has_device else 0
+    refused(checks, count)
+    emulated(checks, count)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"rows": [asdict(row) for row in checks.rows]}, indent=1) + "\n")
     show(checks.rows)
@@ -229,6 +231,36 @@ def losses(done: subprocess.CompletedProcess[str], place: Path) -> list[float]:
 def losses_of(events: Path) -> list[float]:
     lines = (json.loads(line) for line in events.read_text().splitlines())
     return [line["loss"] for line in lines if line["event"] == "step" and line["rank"] == 0]
+
+
+def refused(checks: Checks, devices: int) -> None:
+    """Runs with devices that must not begin: too few devices, and nodes or workloads that are given none."""
+    few = "no two ranks on one device" if devices else "no /dev/nvidia0"
+    asked = {
+        f"accelerator=cuda_nccl workers={max(2, devices + 1)}": (3, [few]),
+        "accelerator=cuda runtime=docker workload=hand": (
+            2,
+            ["runtime=docker are given no", "workload=hand is given no"],
+        ),
+    }
+    if not devices:
+        asked["accelerator=cuda"] = (3, [few])
+
+    def act(room_s: float) -> tuple[Outcome, str, Any]:
+        found = {}
+        for words, (status, lines) in asked.items():
+            command = [sys.executable, "-m", "testbed", "run", "--share", *WORDS, *words.split()]
+            done = ended(command, room_s / len(asked))
+            kept = done.returncode == status and all(line in done.stderr for line in lines)
+            found[words] = {"refused": kept, "status": done.returncode, "said": done.stderr.strip().splitlines()}
+        others = [words for words, one in found.items() if not one["refused"]]
+        return (
+            ("failed" if others else "ok"),
+            "; ".join(f"not so: {words}" for words in others) or ", ".join(found),
+            found,
+        )
+
+    checks.add("accelerator: refusals", 45, act)
 
 
 def emulated(checks: Checks, devices: int) -> None:

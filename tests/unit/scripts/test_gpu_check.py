@@ -47,6 +47,7 @@ def test_without_a_device_what_needs_one_is_left_out_and_the_status_is_0(
     assert left_out == of_device
     failed = {step for step, row in rows.items() if row["outcome"] == "failed"}
     assert failed >= {"longhaul check", "torchrun, ddp, processor", "emulated, 4 workers, processor"}
+    assert "accelerator: refusals" in failed
     printed = capsys.readouterr().out
     assert all(step in printed for step in rows) and "its limit" in printed
 
@@ -83,6 +84,30 @@ def test_emulated_runs_on_a_device_are_compared_and_nccl_wants_two(
     assert found["emulated, a device each, NCCL"] == "left out"
     check.emulated(checks, 2)
     assert "accelerator=cuda_nccl" in asked[-1] and checks.rows[-1].outcome == "ok"
+
+
+@pytest.mark.parametrize(("devices", "said"), [(0, "no /dev/nvidia0"), (2, "NCCL takes no two ranks on one device")])
+def test_what_must_not_begin_is_refused_by_its_reason(devices: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    told = {
+        "docker": (2, "nodes of runtime=docker are given no devices\nworkload=hand is given no devices"),
+        "": (3, said),
+    }
+
+    def ended(command: list[str], room_s: float) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        status, line = told["docker" if "runtime=docker" in command else ""]
+        return subprocess.CompletedProcess(command, status, "", line)
+
+    monkeypatch.setattr(check, "ended", ended)
+    checks = check.Checks(time.monotonic() + 1000)
+    check.refused(checks, devices)
+    assert any("accelerator=cuda_nccl" in command and f"workers={max(2, devices + 1)}" in command for command in asked)
+    assert any(command[-1] == "accelerator=cuda" for command in asked) == (devices == 0)
+    told[""] = (3, "another reason")
+    check.refused(checks, devices)
+    assert [row.outcome for row in checks.rows] == ["ok", "failed"]
+    assert "not so: accelerator=cuda_nccl" in checks.rows[1].found and "docker" not in checks.rows[1].found
 
 
 def test_a_step_without_time_is_left_out_and_one_that_raises_has_failed() -> None:
