@@ -114,9 +114,11 @@ class SlurmCluster:
             )
 
     def start_controller(self) -> None:
-        """With the state that it left, if it ran before. Returns when it answers."""
+        """With the state that it left, if it ran before. Returns when it has heard of nodes that run."""
         self._start("slurmctld", "slurmctld", "-D", "-f", str(self._conf))
         self._wait_for(lambda: self._tried("scontrol", "ping").returncode == 0)
+        running = [node for node in NODES if node in self._daemons]
+        self._wait_for(lambda: not any("UNKNOWN" in self.state(node) for node in running))
 
     def stop(self, name: str) -> None:
         """`slurmctld`, `munged` or a node, in order: a controller writes down what it knows."""
@@ -141,6 +143,10 @@ class SlurmCluster:
     def jobs(self, *filters: str) -> list[int]:
         """Numbers of those that have not ended; fewer by filters such as `--states=running` and `--nodelist=n0`."""
         return [int(number) for number in self.call("squeue", "--noheader", "--format=%i", *filters).split()]
+
+    def state(self, node: str) -> str:
+        """What the controller says of a node, such as `IDLE+DRAIN`: `sinfo` has one word for several states."""
+        return self.call("scontrol", "--oneliner", "show", "node", node).partition(" State=")[2].split()[0]
 
     def _wait_for(self, met: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + LIMIT_S
