@@ -19,6 +19,10 @@ from typing import Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script of this folder, called by its path
+
+from scripts import reference_pages
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "LIMITATIONS.md", "SECURITY.md")
@@ -114,6 +118,7 @@ def gather(folder: Path) -> list[str]:
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text(translated((ROOT / page).read_text(), page, copies))
     copies.write(folder)
+    reference_pages.write(folder)
     return copies.faults
 
 
@@ -168,6 +173,7 @@ def build(folder: Path) -> list[str]:
     if faults := gather(pages_folder):
         return list(dict.fromkeys(faults))
     inherited = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": pages_folder.name, "site_dir": "site"}
+    inherited |= {"plugins": {"mkdocstrings": {"handlers": {"python": {"paths": [str(ROOT)]}}}}}
     config = folder / "mkdocs.yml"
     config.write_text(
         yaml.safe_dump({**inherited, "nav": navigation()}, sort_keys=False, allow_unicode=True, width=200)
