@@ -85,7 +85,8 @@ class PhaseClock:
         self._open: list[_Open] = []
         self._since_s = self._due_s = time.monotonic()
         self._cpu_since_s = self._meter.seconds()
-        self._stretch_late_s = self._late_s = 0.0
+        self._stretch_due_s, self._stretch_late_s, self._stretch_device_s = self._due_s, 0.0, 0.0
+        self._late_s = self._late_device_s = 0.0
 
     @property
     def is_paced(self) -> bool:
@@ -145,14 +146,18 @@ class PhaseClock:
     def mark(self) -> None:
         """Others see now what this rank does: it sends."""
         self._spend_cpu()
-        self._stretch_late_s = max(self._stretch_late_s, time.monotonic() - self._due_s)
+        late_s = time.monotonic() - self._due_s
+        if late_s > self._stretch_late_s:
+            self._stretch_late_s = late_s
+            self._stretch_device_s = self._due_s - self._stretch_due_s
 
     def restart(self, at_s: float) -> None:
         """Time begins at `at_s` (CLOCK_MONOTONIC), which is past: nothing was taken yet."""
         self._since_s, self._due_s = time.monotonic(), at_s
         self._cpu_since_s = self._meter.seconds()
         self._seconds, self._cpu_seconds = {}, {}
-        self._stretch_late_s = self._late_s = 0.0
+        self._begin_stretch(at_s)
+        self._late_s = self._late_device_s = 0.0
 
     def take(self) -> dict[str, float]:
         """Emulated seconds per phase since the last call."""
@@ -169,13 +174,35 @@ class PhaseClock:
         late_s, self._late_s = self._late_s, 0.0
         return late_s / self.dilation
 
+    def take_lateness(self) -> dict[str, float | None]:
+        """Lateness since the last call as a `step` event tells it; None where no device says how long phases last."""
+        found: dict[str, float | None] = {
+            "late_s": self.take_late_s(),
+            "late_device_s": self.take_late_device_s(),
+            "behind_s": self.behind_s(),
+        }
+        return found if self.is_paced else dict.fromkeys(found)
+
+    def take_late_device_s(self) -> float:
+        """Emulated seconds that the device has for what was late, from a stretch's begin to its latest mark; likewise.
+
+        They tell how lateness falls with the dilation: what the cores need stays, what the device has grows.
+        """
+        device_s, self._late_device_s = self._late_device_s, 0.0
+        return device_s / self.dilation
+
     def behind_s(self) -> float:
         """Emulated seconds by which the stretch that has not ended is late so far, or would be if the rank sent now."""
         return max(self._stretch_late_s, time.monotonic() - self._due_s, 0.0) / self.dilation
 
     def end_stretch(self) -> None:
         self._late_s += self._stretch_late_s
-        self._stretch_late_s = 0.0
+        self._late_device_s += self._stretch_device_s
+        self._begin_stretch(self._due_s)
+
+    def _begin_stretch(self, due_s: float) -> None:
+        self._stretch_due_s = due_s
+        self._stretch_late_s = self._stretch_device_s = 0.0
 
     def _spend(self, seconds: float) -> None:
         self._due_s += self.dilation * seconds
@@ -212,7 +239,7 @@ class PhaseClock:
         now_s = time.monotonic()
         if now_s - entered_s > _WAITED_S:
             self.end_stretch()
-            self._due_s = now_s
+            self._due_s = self._stretch_due_s = now_s
 
     def _charge(self) -> None:
         self._spend_cpu()

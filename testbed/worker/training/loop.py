@@ -235,8 +235,7 @@ class Training:
         return {
             "phase_s": PhaseTimes(**phase_s),
             "cpu_s": sum(self.clock.take_cpu_s().values()),
-            "late_s": self.clock.take_late_s() if self.clock.is_paced else None,
-            "behind_s": self.clock.behind_s() if self.clock.is_paced else None,
+            **self.clock.take_lateness(),
             "queued_s": self._queueing.take_s(under_way=self.comm.stopwatch.is_running) / self.clock.dilation,
         }
 

@@ -43,7 +43,7 @@ def _run(root: Path, name: str, compressor: str, seed: int, time_s: float, **sea
             event |= {"softnet_processed": 1000 * second, "softnet_dropped": 0, "softnet_squeezed": second}
             event |= {"collector_cpu_s": 0.01 * second, "observer_cpu_s": 0.03 * second}
         elif event["event"] == "step":
-            event |= {"late_s": 0.001, "behind_s": 0.0, "queued_s": 0.002, "cpu_s": 0.3}
+            event |= {"late_s": 0.001, "late_device_s": 0.004, "behind_s": 0.0, "queued_s": 0.002, "cpu_s": 0.3}
     run.events.write_text("".join(json.dumps(event) + "\n" for event in events))
     metric = {"name": "accuracy", "value": 0.9, "best": 0.9, "target": 0.9, "time_to_target_s": time_s}
     seal(run, compressor=compressor, metric=metric, **sealed)

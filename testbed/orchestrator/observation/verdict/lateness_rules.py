@@ -12,6 +12,8 @@ LATE_SUSPECT, LATE_INVALID = 0.02, 0.05
 QUEUED_SUSPECT, QUEUED_INVALID = 0.10, 0.30
 AIM_LATE = 0.4 * LATE_SUSPECT
 """Lateness that a slower run is to come to, as a share of the emulated time: assumed."""
+LATE_MARGIN = 1.25
+"""Largest ratio of a dilation that is asked for to the least at which phases are late by what a `valid` run may be."""
 
 
 def computing_s(event: Event) -> float:
@@ -20,15 +22,29 @@ def computing_s(event: Event) -> float:
     return max(0.0, own_s)
 
 
-def slowdown_for(late_ratio: float, computing_ratio: float) -> float:
-    """Return the factor of the dilation at which phases that are late by this share are late by `AIM_LATE`.
+def late_device_s(event: Event) -> float:
+    """Return the emulated seconds of a step that the device has for what was late, or is behind.
 
-    What computing takes of the wall stays; a slower run gives it more time, and has longer steps to be late in.
+    They are no more than it computes, and as many where the rank is behind, or the record does not say.
+    """
+    is_behind = (event.get("behind_s") or 0.0) > max(event["late_s"] or 0.0, AIM_LATE * event["step_s"])
+    told_s: float | None = None if is_behind else event.get("late_device_s")
+    return computing_s(event) if told_s is None else min(told_s, computing_s(event))
+
+
+def slowdown_for(late_ratio: float, device_ratio: float) -> float:
+    """Return the factor of the dilation at which phases that are late by this share are hardly late.
+
+    What the late stretches take of the wall stays; a slower run gives them more time, and has longer steps to be late
+    in. Of those that the device has much time for, `AIM_LATE` remains. Lateness beside which it has next to none falls
+    as 1/k alone, and costs a far slower run: there, `LATE_MARGIN` is enough.
 
     Args:
-        computing_ratio: Share of a step that the device computes.
+        device_ratio: Share of a step that the device has for what was late.
     """
-    return max(1.0, (computing_ratio + late_ratio) / (computing_ratio + AIM_LATE))
+    needed = device_ratio + late_ratio
+    least = needed / (device_ratio + LATE_SUSPECT)
+    return max(1.0, min(needed / (device_ratio + AIM_LATE), LATE_MARGIN * least))
 
 
 class Lateness:
@@ -78,8 +94,8 @@ class Lateness:
         late, queued = self.shares(left_out)
         steps = [ranks.values() for ranks in self._remaining(left_out)]
         time_s = sum(max(event["step_s"] for event in events) for events in steps)
-        computing = sum(max(map(computing_s, events)) for events in steps) / time_s if time_s else 0.0
-        return max(slowdown_for(late, computing), queued / QUEUED_SUSPECT)
+        device_s = sum(late_device_s(max(events, key=lambda event: event["late_s"])) for events in steps)
+        return max(slowdown_for(late, device_s / time_s if time_s else 0.0), queued / QUEUED_SUSPECT)
 
     def is_invalid(self, left_out: LeftOut = NOTHING) -> bool:
         """Return True if a run is `invalid` for it."""

@@ -16,6 +16,7 @@ from testbed.orchestrator.observation.verdict.lateness_rules import (
     LATE_SUSPECT,
     QUEUED_SUSPECT,
     computing_s,
+    late_device_s,
     slowdown_for,
 )
 from testbed.orchestrator.observation.verdict.link_rules import LATE_RATIO, LATE_S, LATE_SHARE_SUSPECT
@@ -47,6 +48,8 @@ class Trial:
     late_ratio: float
     late_doubt: float
     """Standard error of `late_ratio`, from step to step; infinite of a single step."""
+    late_device_ratio: float
+    """Share of a step that the device has for what was late."""
     queued_ratio: float
     computing_ratio: float
     """Share of a step that the device takes."""
@@ -90,8 +93,8 @@ class Trial:
 
     def _excesses(self) -> Iterator[tuple[float, str]]:
         """Yield how many times slower it had to be, and why in words, for each figure that was too large."""
-        if self.late_ratio > MOST_LATE:
-            made_good = slowdown_for(self.late_ratio, self.computing_ratio)
+        made_good = slowdown_for(self.late_ratio, self.late_device_ratio)
+        if self.late_ratio > MOST_LATE and made_good > 1:
             yield made_good, f"phases late by {self.late_ratio:.1%}"
         if self.queued_ratio > MOST_QUEUED:
             yield self.queued_ratio / AIM_QUEUED, f"messages waited {self.queued_ratio:.1%} of the time"
@@ -112,6 +115,12 @@ class Trial:
             next_dilation=next_dilation,
             why=why,
         ).to_json()
+
+
+def _by_now_s(event: Event) -> float:
+    """Return how late a rank was in a step, with what it is behind after it."""
+    late_s: float = (event["late_s"] or 0.0) + (event["behind_s"] or 0.0)
+    return late_s
 
 
 class TrialFold:
@@ -193,6 +202,7 @@ class TrialFold:
         late_ratio, late_doubt = self._lateness(late_s, time_s / len(steps))
         queued_s = sum(statistics.fmean(event["queued_s"] for event in ranks.values()) for ranks in steps)
         device_s = sum(max(map(computing_s, ranks.values())) for ranks in steps)
+        late_device = sum(late_device_s(max(ranks.values(), key=_by_now_s)) for ranks in steps)
         needed_s = sum(self._needed_s(ranks) for ranks in steps)
         late = sorted(self._late, reverse=True)
         return Trial(
@@ -201,6 +211,7 @@ class TrialFold:
             step_s=time_s / len(steps),
             late_ratio=late_ratio,
             late_doubt=late_doubt,
+            late_device_ratio=late_device / time_s if time_s else 0.0,
             queued_ratio=queued_s / time_s if time_s else 0.0,
             computing_ratio=device_s / time_s if time_s else 0.0,
             computing_dilation=needed_s / device_s if device_s else 1.0,
@@ -215,9 +226,8 @@ class TrialFold:
         """
         found, behind_s = [], max(self._behind_s.values(), default=0.0)
         for ranks in steps:
-            now_s = [(event["late_s"] or 0.0, event["behind_s"] or 0.0) for event in ranks.values()]
-            found.append(max(late_s + after_s for late_s, after_s in now_s) - behind_s)
-            behind_s = max(after_s for _, after_s in now_s)
+            found.append(max(map(_by_now_s, ranks.values())) - behind_s)
+            behind_s = max(event["behind_s"] or 0.0 for event in ranks.values())
         return found
 
     def _late_share(self, step_s: float) -> float:

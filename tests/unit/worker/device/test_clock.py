@@ -186,6 +186,33 @@ def test_work_that_was_late_is_followed_by_no_sleep_until_it_is_made_good(time: 
     assert clock.take_late_s() == 0.0
 
 
+def test_a_late_stretch_tells_what_the_device_has_for_it_up_to_its_latest_mark(time: FakeTime) -> None:
+    """Of three stretches the second is in time, and the third is late at both of its marks."""
+    clock = _paced(2.0)
+    with clock.phase("forward", 0.1):
+        time.work(0.3)
+    clock.mark()
+    with clock.phase("backward", 0.3):
+        pass
+    clock.mark()
+    with clock.phase("exposed_communication"):
+        time.sleep(0.1)
+    with clock.phase("forward", 0.5):
+        pass
+    clock.mark()
+    with clock.phase("exposed_communication"):
+        time.sleep(0.1)
+    for late_s in (0.1, 0.2):
+        with clock.phase("decompress", 0.01):
+            time.work(0.02 + late_s)
+        clock.mark()
+    clock.end_stretch()
+    found = {"late_s": 0.05 + 0.15, "late_device_s": 0.1 + 0.02, "behind_s": 0.15}
+    assert clock.take_lateness() == pytest.approx(found)
+    assert clock.take_late_device_s() == 0.0
+    assert set(PhaseClock().take_lateness().values()) == {None}
+
+
 def test_what_nobody_saw_is_not_late(time: FakeTime) -> None:
     clock = _paced()
     with clock.phase("forward", 0.01):

@@ -13,7 +13,7 @@ from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.observation.verdict.judge import MIN_SLOWDOWN
-from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE
+from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE, LATE_MARGIN, LATE_SUSPECT
 from testbed.orchestrator.run.dilation import restart
 from testbed.orchestrator.run.dilation.calibration import Calibration
 from testbed.orchestrator.run.dilation.first_guess import most_dilation, on_grid
@@ -43,7 +43,8 @@ def late_by(share: float, queued: float = 0.0, waits: float = 0.5) -> dict[str, 
         (late_by(0.06), MIN_SLOWDOWN),
         (late_by(0.3), 0.5 / (0.2 + AIM_LATE)),
         (late_by(0.5), MAX_SLOWDOWN),
-        (late_by(0.06, waits=0.93), 0.07 / (0.01 + AIM_LATE)),
+        (late_by(0.06, waits=0.93), LATE_MARGIN * 0.07 / (0.01 + LATE_SUSPECT)),
+        (late_by(0.06) | {"late_device_s": 0.02}, LATE_MARGIN * 0.08 / (0.02 + LATE_SUSPECT)),
         (late_by(0.0, 0.31), 3.1),
     ],
 )

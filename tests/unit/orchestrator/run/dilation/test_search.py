@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE
+from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE, LATE_SUSPECT
 from testbed.orchestrator.run.dilation.first_guess import on_grid
 from testbed.orchestrator.run.dilation.search import MAX_STEP, UNTRIED_RATIO, WORTH_RATIO, Search
 from testbed.orchestrator.run.dilation.trial import Trial
@@ -25,6 +25,7 @@ def trial(dilation: float, needed: float) -> Trial:
         step_s=0.1,
         late_ratio=late,
         late_doubt=0.0,
+        late_device_ratio=0.5,
         queued_ratio=0.0,
         computing_ratio=0.5,
         computing_dilation=needed / 1.15,
@@ -82,6 +83,23 @@ def test_lateness_that_falls_less_than_foreseen_is_followed_by_a_larger_raise() 
         assert found.dilation == pytest.approx(dilation, abs=0.05)
         found.take(dataclasses.replace(trial(dilation, 1.0), late_ratio=late_ratio))
     assert found.dilation == pytest.approx(1.15 + (0.06 - AIM_LATE) / 0.02 * 0.15, abs=0.06)
+
+
+@pytest.mark.parametrize("first", [1.0, 1.65, 2.5])
+@pytest.mark.parametrize("device", [0.0, 0.02, 0.1])
+def test_late_stretches_that_the_device_has_little_time_for_are_made_good_without_excess(
+    first: float, device: float
+) -> None:
+    """The wall's time of what is late is 6 % of a step at k = 1: beside no time of the device, at least 3 is needed."""
+    needed = 0.06 + device
+    search, tried = Search(first, 1000.0), 0
+    while search.wants_another and tried < TRIALS:
+        late = max(0.0, needed / search.dilation - device)
+        search.take(dataclasses.replace(trial(search.dilation, 1.0), late_ratio=late, late_device_ratio=device))
+        tried += 1
+    search.give_up()
+    least = needed / (device + LATE_SUSPECT)
+    assert least <= search.dilation <= max(first, 1.5 * least) and tried <= 4
 
 
 def test_lateness_that_does_not_fall_is_followed_by_the_largest_raise() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from testbed.orchestrator.observation.verdict.lateness_rules import LATE_MARGIN, LATE_SUSPECT, slowdown_for
 from testbed.orchestrator.run.dilation.trial import AIM_LATE, Trial, TrialFold
 from topologies import two_regions
 
@@ -18,6 +19,7 @@ CALM = Trial(
     step_s=0.5,
     late_ratio=0.0,
     late_doubt=0.001,
+    late_device_ratio=0.5,
     queued_ratio=0.01,
     computing_ratio=0.5,
     computing_dilation=3.0,
@@ -150,6 +152,33 @@ def test_a_slower_run_has_more_time_and_longer_steps() -> None:
     """Computing of 0.5 s and 0.1 s of lateness at 4 need 2.4 s of the wall a step."""
     found = dataclasses.replace(CALM, late_ratio=0.1)
     assert (found.slower() * (0.5 + AIM_LATE)) == pytest.approx(4 * (0.5 + 0.1))
+
+
+@pytest.mark.parametrize(("told", "ratio"), [({}, 0.4), ({"late_device_s": 0.06}, 0.06), ({"late_device_s": 9.0}, 0.4)])
+def test_what_the_device_has_for_late_stretches_is_told_or_all_that_it_computes(told: Any, ratio: float) -> None:
+    """Of the latest rank: the other one has more."""
+    events = [step(0, 2, late_s=0.1, **told), step(1, 2, late_s=0.02, late_device_s=0.3)]
+    found = folded(*events).trial()
+    assert found is not None and found.late_device_ratio == pytest.approx(ratio)
+    found = folded(*(event | {"late_s": 0.0, "behind_s": 0.1} for event in events)).trial()
+    assert found is not None and found.late_device_ratio == pytest.approx(0.5), "a rank that has not sent yet"
+
+
+@pytest.mark.parametrize("device", [0.0, 0.02, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("late", [0.012, 0.03, 0.06, 0.15])
+def test_a_slower_run_is_hardly_late_or_a_quarter_slower_than_it_must_be(late: float, device: float) -> None:
+    """Late by `needed / times - device` of a step that stays as long: times is what is asked for."""
+    times = slowdown_for(late, device)
+    remains = (late + device) / times - device
+    least = max(1.0, (late + device) / (device + LATE_SUSPECT))
+    assert times <= max(1.0, LATE_MARGIN * least) * (1 + 1e-9) and remains <= 0.8 * LATE_SUSPECT + 1e-9
+    assert times == pytest.approx(LATE_MARGIN * least) or remains == pytest.approx(AIM_LATE) or times == 1.0
+
+
+def test_what_cannot_be_mended_by_a_little_is_let_be() -> None:
+    """Late by 1.2 %, of stretches that the device has no time for: a run 1.5 times as slow would have 0.8 %."""
+    assert dataclasses.replace(CALM, late_ratio=0.012, late_device_ratio=0.0).holds
+    assert not dataclasses.replace(CALM, late_ratio=0.018, late_device_ratio=0.0).holds
 
 
 def test_its_event_says_what_was_seen_and_what_followed() -> None:

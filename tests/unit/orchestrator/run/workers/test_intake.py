@@ -32,6 +32,7 @@ STEP: dict[str, Any] = {
     "samples": 32,
     "cpu_s": 0.01,
     "late_s": 0.001,
+    "late_device_s": 0.0,
     "behind_s": 0.0,
     "queued_s": 0.002,
 }
