@@ -54,7 +54,7 @@ _WORDS = re.compile(
     "|".join(rf"(?P<w{n}>\b(?:{pattern})\b)" for n, pattern in enumerate(INSTEAD)).replace(" ", r"\s+"), re.IGNORECASE
 )
 _NOT_PROSE = re.compile(
-    r"^```.*?^```|`[^`\n]*`|\]\([^)\n]*\)|\[[\w.\\]+\]|\"[^\"\n]*\"|<!--.*?-->", re.MULTILINE | re.DOTALL
+    r"^```.*?^```|`[^`\n]*`|\[[\w.\\]+\](\([^)\n]*\))?|\]\([^)\n]*\)|\"[^\"\n]*\"|<!--.*?-->", re.MULTILINE | re.DOTALL
 )
 
 

@@ -1,11 +1,13 @@
-"""Writes the catalogue in docs/compressors.md from the compressors; `make bench` does so too.
+"""Writes the catalogue in docs/compressors.md and its CSV file from the compressors; `make bench` writes the page too.
 
-`--check` refuses a page that says what is not so; that it lacks a member, as after one was added, is no fault.
+`--check` refuses what is not so in either; that one lacks a member, as after it was added, is no fault.
 """
 
 from __future__ import annotations
 
+import csv
 import inspect
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -18,12 +20,13 @@ from experiments.common.page import between
 from testbed.worker.laws.cases import catalogue
 from testbed.worker.plugins import compressor_catalogue
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "compressors.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, TABLE = ROOT / "docs" / "compressors.md", ROOT / "docs" / "tables" / "catalogue.csv"
 _ROUTES = {"gather": "Gathered", "sum": "Summed", "own": "Own exchange"}
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Yield the route of each compressor, and its line: what it does, feedback and promises, and its paper.
+    """Yield the route of each compressor, and its line: what it does.
 
     Variants of a compressor, which are named after it, share its line.
     """
@@ -32,10 +35,21 @@ def rows() -> Iterator[tuple[str, str]]:
         if any(_is_variant(name, other) for other in names):
             continue
         codec = _made(name)
-        text, said = inspect.getdoc(type(codec)) or "", _said(codec)
-        titles = [f"`{name}`", *(_variant(other, name, said) for other in names if _is_variant(other, name))]
-        about = "; ".join(filter(None, (_summary(text), said, _paper(text))))
-        yield _route(codec), f"- {', '.join(titles)}: {about}."
+        titles = [f"`{name}`", *(_variant(other, name) for other in names if _is_variant(other, name))]
+        yield _route(codec), f"- {', '.join(titles)}: {_summary(inspect.getdoc(type(codec)) or '')}."
+
+
+def table() -> str:
+    """Return the CSV file: what each compressor does, its feedback, its promises, and its first paper."""
+    found = io.StringIO()
+    lines = csv.writer(found, lineterminator="\n")
+    lines.writerow(("compressor", "mean", "does", "feedback", "promises", "source", "link"))
+    for name in compressor_catalogue.names():
+        codec = _made(name)
+        text = inspect.getdoc(type(codec)) or ""
+        does = (_ROUTES[_route(codec)].lower(), f"{_summary(text)}.")
+        lines.writerow((name, *does, codec.feedback_kind, ", ".join(_promises(codec)), *_paper(text)))
+    return found.getvalue()
 
 
 def _is_variant(name: str, of: str) -> bool:
@@ -43,38 +57,30 @@ def _is_variant(name: str, of: str) -> bool:
     return name.startswith(f"{of}_") and part(name).target == part(of).target
 
 
-def _variant(name: str, of: str, said: str) -> str:
-    """Return the name of a variant, the parameters that it changes, and its promises if they are others."""
+def _variant(name: str, of: str) -> str:
+    """Return the name of a variant, and the parameters that it changes."""
     usual, own = (compressor_catalogue.part(one).params for one in (of, name))
-    changed = [f"`{key}={value}`" for key, value in own.items() if value != usual.get(key)]
-    other = _said(_made(name))
-    return f"`{name}` ({', '.join(changed)}{'' if other == said else f'; {other}'})"
+    return f"`{name}` ({', '.join(f'`{key}={value}`' for key, value in own.items() if value != usual.get(key))})"
 
 
 def _made(name: str) -> Compressor:
     return catalogue.case(compressor_catalogue.part(name)).make()
 
 
-def _said(codec: Compressor) -> str:
-    """Return the feedback of a compressor and its promises."""
-    return ", ".join([*([] if codec.feedback_kind == "off" else [codec.feedback_kind]), *_promises(codec)])
-
-
 def _summary(text: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).rstrip(".")
 
 
-def _paper(text: str) -> str:
-    """Return the first author and the venue of the first paper, with a link where it has an arXiv id."""
+def _paper(text: str) -> tuple[str, str]:
+    """Return the first author and the venue of the first paper, and a link where it has an arXiv id."""
     text = " ".join(text.split())
     found = re.search(r'"[^"]{12,}"([^"]*)', text)
     if found is None:
-        return ""
+        return "", ""
     author = re.split(r",| and | et al", text[: found.start()].split(". ")[-1])[0]
     venue = re.split(r"[,;:(.]", found[1].lstrip(", "))[0].strip()
     number = re.search(r"arXiv:(\d{4}\.\d{4,5})", found[1].split(";")[0])
-    said = f"{author}, {venue}"
-    return f"[{said}](https://arxiv.org/abs/{number[1]})" if number else said
+    return f"{author}, {venue}", f"https://arxiv.org/abs/{number[1]}" if number else ""
 
 
 def _route(codec: Compressor) -> str:
@@ -107,13 +113,16 @@ def page() -> str:
 
 
 def main() -> int:
-    if "--check" in sys.argv[1:]:
-        untrue = set(PAGE.read_text().splitlines()) - set(page().splitlines())
-        for line in sorted(untrue):
-            print(f"docs/compressors.md says what is not so, run scripts/compressors_doc.py: {line[:100]}")
-        return 1 if untrue else 0
-    PAGE.write_text(page())
-    return 0
+    wrong = False
+    for path, content in ((PAGE, page()), (TABLE, table())):
+        if "--check" not in sys.argv[1:]:
+            path.write_text(content)
+            continue
+        for line in sorted(set(path.read_text().splitlines()) - set(content.splitlines())):
+            wrong = True
+            name = path.relative_to(ROOT)
+            print(f"{name} says what is not so, run scripts/compressors_doc.py: {line[:100]}")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

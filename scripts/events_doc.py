@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from testbed.core.record.events import (
     gossip,
     kfac,

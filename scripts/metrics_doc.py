@@ -1,20 +1,27 @@
-"""Writes docs/metrics.md from the list of metrics, or with --check says whether it is up to date."""
+"""Writes docs/metrics.md and its CSV file from the list of metrics; --check says if they are current."""
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from testbed.core.record.metrics import METRICS
 
-PATH = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
+ROOT = Path(__file__).resolve().parents[1]
+PATH, TABLE = ROOT / "docs" / "metrics.md", ROOT / "docs" / "tables" / "metrics.csv"
 _HEAD = """# Metrics
 
 Served at `/metrics` on loopback during a run (port 9464 or `metrics_port=`; 0 takes a free one and prints it), and kept
 time-stamped in `metrics.openmetrics`. Names in `_total` are counters, others gauges. All have the labels `run`, `topo`
-and `compressor`, and those of their section. Times are emulated. A scraped run ends after its last values have been
-scraped twice, at most three intervals or ten seconds later: scrape every five seconds or more often, or values
-are lost. `scripts/metrics_doc.py` writes this page from `testbed/core/record/metrics.py`.
+and `compressor`, and those named below. Times are emulated. [metrics.csv](tables/metrics.csv) says what each one is.
+
+A scraped run ends once its last values have been scraped twice, after three intervals or ten seconds at most: scrape at
+least every five seconds, or values are lost. `scripts/metrics_doc.py` writes this page from
+`testbed/core/record/metrics.py`.
 """
 
 
@@ -25,20 +32,29 @@ def text() -> str:
 
 def _section(labels: tuple[str, ...]) -> str:
     title = f"Labels {', '.join(f'`{label}`' for label in labels)}" if labels else "No label of their own"
-    rows = "".join(f"- `{m.series}`: {m.help}\n" for m in METRICS.values() if m.labels == labels)
+    rows = "".join(f"- `{m.series}`\n" for m in METRICS.values() if m.labels == labels)
     return f"\n## {title}\n\n{rows}"
 
 
+def table() -> str:
+    """Return the CSV file: a row for each metric."""
+    found = io.StringIO()
+    rows = csv.writer(found, lineterminator="\n")
+    rows.writerow(("metric", "labels", "meaning"))
+    rows.writerows((m.series, " ".join(m.labels), m.help) for m in METRICS.values())
+    return found.getvalue()
+
+
 def main() -> int:
-    if "--check" in sys.argv:
-        if PATH.read_text() != text():
-            sys.stderr.write(
-                "docs/metrics.md is not what testbed/core/record/metrics.py says: run scripts/metrics_doc.py\n"
-            )
-            return 1
-        return 0
-    PATH.write_text(text())
-    return 0
+    wrong = False
+    for path, content in ((PATH, text()), (TABLE, table())):
+        if "--check" not in sys.argv:
+            path.write_text(content)
+        elif not path.exists() or path.read_text() != content:
+            wrong = True
+            name = path.relative_to(ROOT)
+            sys.stderr.write(f"{name} is not what testbed/core/record/metrics.py says: run scripts/metrics_doc.py\n")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -75,8 +75,8 @@ def facts(case: str, kind: str) -> Mapping[str, str]:
 SYSTEM = System(
     name="amp",
     claim=(
-        "the plan that AMP finds is as fast as Megatron's where links are alike, 1.54 times as fast where they are not,"
-        " and 1.77 times for a model of unlike layers"
+        "AMP's plan is as fast as Megatron's where links are alike, 1.54x faster where they are not, and 1.77x faster"
+        " for a model of unlike layers"
     ),
     claimed=1.77,
     source="Li et al., NeurIPS 2022, arXiv:2210.07297 (section 4)",

@@ -40,7 +40,7 @@ def facts(case: str, kind: str) -> Mapping[str, str]:
 
 SYSTEM = System(
     name="cuttlefish",
-    claim="end to end up to 1.2 times as fast as at full rank, comparably accurate, up to 5.6 times smaller",
+    claim="end to end up to 1.2x faster than at full rank, comparably accurate, up to 5.6x smaller",
     claimed=1.2,
     source="arXiv:2305.02538, MLSys 2023 (abstract)",
     baseline="data parallelism at full rank, buckets overlapped with backward",

@@ -48,8 +48,8 @@ def facts(case: str, kind: str) -> Mapping[str, str]:
 SYSTEM = System(
     name="fedml",
     claim=(
-        "with clients placed on workers the longest first, by times that are fitted while it runs, a simulation of"
-        " 1,000 clients and more is 1.2 to 4 times as fast as another framework's"
+        "placing the longest clients first, by times that are fitted meanwhile, simulates 1,000 clients and more 1.2x"
+        " to 4x faster than another framework"
     ),
     claimed=1.2,
     source="Tang et al., FedML Parrot, arXiv:2303.01778",

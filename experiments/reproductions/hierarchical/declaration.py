@@ -51,8 +51,8 @@ def facts(case: str, kind: str) -> Mapping[str, str]:
 SYSTEM = System(
     name="hierarchical",
     claim=(
-        "where a server in each region averages its clients first, one update of a region crosses the link to the far"
-        " server instead of one of each client: as many times fewer bytes as the region has clients"
+        "if a server in each region averages its clients first, one update of a region crosses the far link instead of"
+        " one of each client: N x fewer bytes with N clients in a region"
     ),
     claimed=float(CLIENTS_A_REGION),
     source="Liu et al., ICC 2020, arXiv:1905.06641; the ratio is arithmetic's, not theirs",

@@ -125,8 +125,8 @@ def _of(run: RunDir, kind: str) -> list[dict[str, Any]]:
 SYSTEM = System(
     name="kv",
     claim=(
-        "fetching only the keys and values that attention needs is up to 3.00 times as fast as other ways with a cache"
-        " in the host's memory"
+        "fetching only the keys and values that attention needs is up to 3.00x faster than other ways with a cache in"
+        " the host's memory"
     ),
     claimed=3.0,
     claimed_cases=("host",),

@@ -84,7 +84,7 @@ def facts(case: str, kind: str) -> Mapping[str, str]:
 
 SYSTEM = System(
     name="pufferfish",
-    claim="end to end up to 1.64 times as fast as data parallelism at full rank, without loss of accuracy",
+    claim="end to end up to 1.64x faster than data parallelism at full rank, without loss of accuracy",
     claimed=1.64,
     source="arXiv:2103.03936, MLSys 2021 (abstract)",
     baseline="data parallelism at full rank, buckets overlapped with backward",

@@ -15,6 +15,7 @@ from scripts import check_words as check
         "```sh\nbeside  # anew\n```",
         'The message says "nobody answers".',
         "[the delay shaper](delay-line.md#times-fewer)",
+        "[seal.py](../testbed/run/seal.py)",
         "<!-- beside: begin -->",
         "Likelihoods, kinds and resealable boxes.",
     ],

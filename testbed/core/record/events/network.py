@@ -1,6 +1,6 @@
 """Events measured on the network. Times and rates are emulated; byte counts are layer-2 bytes.
 
-`wire_bytes`, `packets` and `drops` of a link count up from the first step, those of a delay line from its start.
+`wire_bytes`, `packets` and `drops` of a link count up from the first step, those of `delay_line` from its start.
 `busy_*`, `late_*` and `delay_*` belong to the interval since the event before.
 """
 
