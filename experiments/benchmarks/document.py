@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmarks import commits
 from experiments.common.benchmark import Benchmark
 from experiments.common.harness import Results, code_hash
 from experiments.common.page import between, missing_line, not_measured
@@ -45,6 +46,7 @@ def write(benchmarks: Mapping[str, Benchmark], results: Mapping[str, Results], r
         texts[page] = between(texts[page], "machine", machines(here))
     for page, text in texts.items():
         (root / page).write_text(text)
+    commits.write(found, root)
     return lacks
 
 

@@ -74,8 +74,8 @@ class Results:
         if before and before["code_hash"] == code and _is_better(before, measured):
             return False
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        made = {"asked": point.asked, "code_hash": code, "measured_at": now, "machine": machine()}
-        self.points[point.key] = {**made, **measured}
+        made = {"asked": point.asked, "code_hash": code, "measured_at": now, "commit": provenance.commit()}
+        self.points[point.key] = {**made, "machine": machine(), **measured}
         self.save()
         return True
 

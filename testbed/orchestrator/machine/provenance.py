@@ -91,6 +91,10 @@ def require_unchanged(since: str, *, simulated: bool = False) -> None:
         )
 
 
+_GIT = ("git", "--no-optional-locks", "-c", f"safe.directory={CLONE}")
+"""With the clone marked safe, since root may not own it."""
+
+
 def _said(*command: str) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, cwd=CLONE, check=False)
@@ -124,12 +128,17 @@ def _versions() -> dict[str, str | None]:
     return found
 
 
+def commit() -> str | None:
+    """Return this clone's commit, with `+` behind it where files differ from it; None where git knows none."""
+    found, changes = (_said(*_GIT, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
+    return f"{found}+" if found and changes else found
+
+
 def collect(runtime: str = "runc") -> dict[str, Any]:
-    """What does not depend on the run; `git` asked with the clone marked safe, since root may not own it."""
-    git = ("git", "--no-optional-locks", "-c", f"safe.directory={CLONE}")
-    changes = _said(*git, "status", "--porcelain")
+    """What does not depend on the run."""
+    changes = _said(*_GIT, "status", "--porcelain")
     return {
-        "commit": _said(*git, "rev-parse", "HEAD"),
+        "commit": _said(*_GIT, "rev-parse", "HEAD"),
         "dirty": None if changes is None else bool(changes),
         "code_hash": code_hash(),
         "kernel": platform.release(),

@@ -79,7 +79,7 @@ def test_a_new_folder_is_found_with_its_table_page_and_figure_and_nothing_else_i
     for path in ("testbed", "topologies", "experiments/common", "experiments/calibration", "experiments/conf"):
         copied(path)
     copied("experiments/benchmarks/loss")
-    for name in ("document.py", "__main__.py"):
+    for name in ("document.py", "commits.py", "__main__.py"):
         shutil.copy(CLONE / "experiments" / "benchmarks" / name, tmp_path / "experiments" / "benchmarks")
     folder = tmp_path / "experiments" / "benchmarks" / "planted"
     folder.mkdir()

@@ -13,6 +13,7 @@ from experiments.common.benchmark import AGAINST, Point, load
 from experiments.common.harness import Results
 from experiments.common.page import missing_line
 from testbed.core.errors import RunError
+from testbed.orchestrator.machine import provenance
 
 POINT = Point({"rate_bit_s": 1e6}, 1)
 
@@ -57,6 +58,20 @@ def test_a_point_names_the_machine_that_has_measured_it(tmp_path: Path, monkeypa
     again.save()
     found = list(Results(tmp_path, "accuracy").found())
     assert {point["asked"]["rate_bit_s"]: point["machine"]["kernel"] for point in found} == {9e6: "old", 1e6: "new"}
+
+
+@pytest.mark.parametrize(("changes", "said"), [("", "0123abc"), (" M Makefile", "0123abc+"), (None, "0123abc")])
+def test_a_point_names_the_commit_that_has_measured_it(
+    changes: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"rev-parse": "0123abc", "status": changes}
+    monkeypatch.setattr(harness, "machine", lambda: machine("new"))
+    monkeypatch.setattr(
+        provenance, "_said", lambda *words: next((answers[word] for word in words if word in answers), None)
+    )
+    Results(tmp_path, "accuracy").keep(POINT, "code", measured(0, disturbed=False))
+    (found,) = Results(tmp_path, "accuracy").found()
+    assert found["commit"] == said
 
 
 def test_points_never_measured_are_named_and_those_not_asked_any_more_go(tmp_path: Path) -> None:
