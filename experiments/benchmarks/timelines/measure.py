@@ -87,16 +87,7 @@ def measure(model: str, precision: str, where: str) -> dict[str, Any]:
 
 def _run(overrides: list[str], dilation: float) -> dict[str, Any]:
     run = perform([*overrides, f"dilation={dilation:g}", "steps=8", "evaluate_every=1000"])
-    found = {phase: run.phase_s(phase) for phase in PHASES}
-    # what compressing takes longer than the profile has it, the rest of backward makes good
-    found["backward"] += run.phase_s("compress") - _compress_s(run.device)
-    return {**run.facts(), "measured": found}
-
-
-def _compress_s(device: Profile) -> float:
-    """Return the seconds of compressing in a step."""
-    rounds = {codec.elements: codec.rounds for codec in device.codec}
-    return sum(seconds for size in device.buckets for phase, seconds in rounds[size] if phase == "compress")
+    return {**run.facts(), "measured": {phase: run.phase_s(phase) for phase in PHASES}}
 
 
 def _clock(overrides: list[str], timeline: Timeline, dilation: float) -> dict[str, Any]:

@@ -61,7 +61,8 @@ class PhaseClock:
     With dilation k, a phase of d seconds lasts k*d on the wall: real work that ends early is followed by sleep. Work
     that ends late is not followed by any until the delay is made good: what counts is when others can see it, so
     `mark` is called when something is sent, and a stretch of work, from the end of one wait to the next, is as late as
-    its latest mark. After a wait, time goes on from when what was awaited came.
+    its latest mark. After a wait, time goes on from when what was awaited came. What one phase takes too long and a
+    later one makes good is time of the later one, so that each has the device's unless the rank is late.
     """
 
     def __init__(
@@ -82,8 +83,9 @@ class PhaseClock:
         self._meter: Meter = meter or _Thread()
         self._seconds: dict[str, float] = {}
         self._cpu_seconds: dict[str, float] = {}
+        self._excess_s: dict[str, float] = {}
         self._open: list[_Open] = []
-        self._since_s = self._due_s = time.monotonic()
+        self._since_s = self._due_s = self._charged_due_s = time.monotonic()
         self._cpu_since_s = self._meter.seconds()
         self._stretch_due_s, self._stretch_late_s, self._stretch_device_s = self._due_s, 0.0, 0.0
         self._late_s = self._late_device_s = 0.0
@@ -153,7 +155,8 @@ class PhaseClock:
 
     def restart(self, at_s: float) -> None:
         """Time begins at `at_s` (CLOCK_MONOTONIC), which is past: nothing was taken yet."""
-        self._since_s, self._due_s = time.monotonic(), at_s
+        self._since_s, self._due_s, self._charged_due_s = time.monotonic(), at_s, at_s
+        self._excess_s = {}
         self._cpu_since_s = self._meter.seconds()
         self._seconds, self._cpu_seconds = {}, {}
         self._begin_stretch(at_s)
@@ -161,7 +164,7 @@ class PhaseClock:
 
     def take(self) -> dict[str, float]:
         """Emulated seconds per phase since the last call."""
-        seconds, self._seconds = self._seconds, {}
+        seconds, self._seconds, self._excess_s = self._seconds, {}, {}
         return {name: value / self.dilation for name, value in seconds.items()}
 
     def take_cpu_s(self) -> dict[str, float]:
@@ -239,12 +242,27 @@ class PhaseClock:
         now_s = time.monotonic()
         if now_s - entered_s > _WAITED_S:
             self.end_stretch()
-            self._due_s = self._stretch_due_s = now_s
+            self._due_s = self._stretch_due_s = self._charged_due_s = now_s
+            self._excess_s = {}
 
     def _charge(self) -> None:
         self._spend_cpu()
         now_s = time.monotonic()
         if self._open:
-            name = self._open[-1].name
-            self._seconds[name] = self._seconds.get(name, 0.0) + now_s - self._since_s
-        self._since_s = now_s
+            name, taken_s = self._open[-1].name, now_s - self._since_s
+            self._seconds[name] = self._seconds.get(name, 0.0) + taken_s
+            if self.is_paced and not self._open[-1].waits:
+                self._make_good(name, taken_s - (self._due_s - self._charged_due_s))
+        self._since_s, self._charged_due_s = now_s, self._due_s
+
+    def _make_good(self, name: str, excess_s: float) -> None:
+        """Note how much longer a phase took than its device, or move to it the excess of others that it makes good."""
+        if excess_s >= 0:
+            self._excess_s[name] = self._excess_s.get(name, 0.0) + excess_s
+            return
+        for other, other_s in self._excess_s.items():
+            moved_s = min(-excess_s, other_s)
+            self._excess_s[other] -= moved_s
+            self._seconds[other] -= moved_s
+            self._seconds[name] += moved_s
+            excess_s += moved_s

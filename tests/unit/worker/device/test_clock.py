@@ -213,6 +213,42 @@ def test_a_late_stretch_tells_what_the_device_has_for_it_up_to_its_latest_mark(t
     assert set(PhaseClock().take_lateness().values()) == {None}
 
 
+def test_phases_that_make_good_what_others_took_have_their_devices_time(time: FakeTime) -> None:
+    """Between phases passes what no device takes; compressing takes too long, and backward has yet to last as long."""
+    clock = _paced(2.0)
+    with clock.phase("optimizer", 0.0):
+        time.work(0.06)
+        with clock.phase("forward", 0.05):
+            time.work(0.01)
+        time.work(0.02)
+        with clock.phase("backward", 0.2):
+            time.work(0.02)
+            with clock.phase("compress", 0.01):
+                time.work(0.1)
+            clock.spend(0.1)
+    assert clock.take() == pytest.approx({"optimizer": 0.0, "forward": 0.05, "backward": 0.2, "compress": 0.01})
+
+
+def test_what_is_not_made_good_stays_with_the_phase_that_took_too_long(time: FakeTime) -> None:
+    clock = _paced()
+    with clock.phase("forward", 0.1):
+        time.work(0.3)
+    with clock.phase("backward", 0.05):
+        pass  # makes good a quarter of it
+    with clock.phase("exposed_communication"):
+        time.sleep(0.2)
+    with clock.phase("optimizer", 0.1):
+        pass
+    found = {"forward": 0.25, "backward": 0.05, "exposed_communication": 0.2, "optimizer": 0.1}
+    assert clock.take() == pytest.approx(found)
+    with clock.phase("forward", 0.1):
+        time.work(0.3)
+    assert clock.take() == pytest.approx({"forward": 0.3}), "what is told is told"
+    with clock.phase("backward", 0.2):
+        pass
+    assert clock.take() == pytest.approx({"backward": 0.0})
+
+
 def test_what_nobody_saw_is_not_late(time: FakeTime) -> None:
     clock = _paced()
     with clock.phase("forward", 0.01):
