@@ -8,6 +8,7 @@ in it, and why anything is not. scripts/gpu-check.sh takes it from there.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -95,7 +96,7 @@ _SOURCES = {"netfilterqueue"}
 
 def source_packages() -> dict[str, str]:
     """Compile NetfilterQueue where there is the kit's Python with its headers; return what is left out, and why."""
-    python = shutil.which(f"python{PYTHON}")
+    python = interpreter()
     reason = f"it is compiled, and there is no python{PYTHON} here; the check then needs netem on the machine"
     if python is None:
         return {"netfilterqueue": reason}
@@ -111,6 +112,18 @@ def source_packages() -> dict[str, str]:
         )
     said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
     return {} if done.returncode == 0 else {"netfilterqueue": f"it does not compile: {said}"}
+
+
+def interpreter() -> Path | None:
+    """Return the kit's Python on this machine: pyenv's command of that name answers only where a version is chosen."""
+    name = f"python{PYTHON}"
+    found = [Path(folder, name) for folder in os.environ.get("PATH", "").split(":")]
+    found += sorted((Path.home() / ".pyenv" / "versions").glob(f"{PYTHON}*/bin/{name}"))
+    for path in filter(Path.is_file, found):
+        tried = subprocess.run([path, "-c", "import ensurepip"], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return path
+    return None
 
 
 def debian_packages() -> list[str]:

@@ -131,3 +131,17 @@ def test_the_kit_has_a_pin_for_all_that_it_wants_and_leaves_torch_to_the_machine
     assert set(wanted) <= set(locked)
     assert {"hydra-core", "pyroute2", "netfilterqueue", "pysz", "pyyaml", "duckdb", "matplotlib"} <= set(wanted)
     assert not {"torch", "numpy", "ray", "optuna"} & set(wanted)
+
+
+def test_a_python_of_the_kits_version_that_does_not_answer_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+    assert kit.interpreter() is None
+    shim, real = tmp_path / "shims" / "python3.12", tmp_path / ".pyenv" / "versions" / "3.12.1" / "bin" / "python3.12"
+    for path, status in ((shim, 127), (real, 0)):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\nexit {status}\n")
+        path.chmod(0o755)
+    assert kit.interpreter() == real
