@@ -27,7 +27,11 @@ leave_out() {
     say "left out: $*"
     exit 0
 }
-took() { say "$1: $((SECONDS / 60)) min $((SECONDS % 60)) s since the start"; }
+took() { # since the start; the processor's time says what a busy machine would hide
+    times >"$place.times"
+    say "$1: $((SECONDS / 60)) min $((SECONDS % 60)) s since the start," \
+        "$(awk 'NR == 2 { split($1, user, /[ms]/); split($2, sys, /[ms]/); printf "%d", 60 * (user[1] + sys[1]) + user[2] + sys[2] }' "$place.times") s of processor"
+}
 
 mirror() { # of this machine's own settings; debootstrap's own default where they name none of Debian's
     apt-get indextargets --format '$(LABEL) $(SITE)' 'Created-By: Packages' 2>/dev/null | sed -n 's/^Debian //p' | head -1 || true
