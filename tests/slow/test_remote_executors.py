@@ -139,9 +139,11 @@ def test_so_it_does_on_a_real_slurm_with_a_cancelled_job_a_drained_node_and_a_re
         sweep.wait_until(has_ended(runs, len(summaries(runs)) + 2), LIMIT_S)
         assert not cluster.jobs(f"--nodelist={NODES[0]}"), "a drained node takes nothing more"
 
-        only_begun(sweep, cluster)
+        says = runs / ".sweeps" / ".jobs" / "slurm" / "{0}" / "{0}_0_log.out"
+        going_on = Path(str(says).format(only_begun(sweep, cluster)))
+        sweep.wait_until(lambda: going_on.exists() and going_on.stat().st_size > 0, LIMIT_S)
         there = len(summaries(runs))
-        cluster.stop("slurmctld")
+        cluster.stop("slurmctld")  # until a job's process is there, its begin needs the controller
         sweep.wait_until(has_ended(runs, there + 1), LIMIT_S)  # what was going on goes on, and comes back
         cluster.start_controller()
         cluster.call("scontrol", "update", f"NodeName={NODES[0]}", "State=RESUME")
