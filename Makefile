@@ -36,6 +36,7 @@ READS_test-all := PYTEST_ADDOPTS
 READS_test-slow := PYTEST_ADDOPTS
 READS_docker-image := BASE DOCKER_HOST
 READS_fuzz := FUZZ_S
+READS_wheels-check := PYTHON
 READS_bench := BENCH
 READS_reproduce := SYSTEM AGAIN ALL_SEEDS SEEDS FULL REPRODUCE
 OF_MAKE := SHELL .SHELLFLAGS MAKE MAKEFLAGS MFLAGS GNUMAKEFLAGS MAKEFILES MAKELEVEL MAKEOVERRIDES VPATH
@@ -146,6 +147,10 @@ wheel: setup ## The wheel `longhaul` in build/: runs read in Python on a machine
 .PHONY: wheel-compressors
 wheel-compressors: setup ## The wheel `longhaul-compressors` in build/: compressors and ddp_hook for a training script anywhere
 	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/make_wheel.py longhaul-compressors
+
+.PHONY: wheels-check
+wheels-check: setup ## Both wheels by pip in empty environments, and their tests there: PYTHON="python3.10 python3.13", or the system's; pip may fetch GBs
+	@trap 'scripts/own.sh build' EXIT; $(BIN)/python scripts/wheels_check.py $(PYTHON)
 
 .PHONY: gpu-kit
 gpu-kit: setup ## What a bare GPU machine lacks, in build/gpu-kit.tar.xz; scripts/gpu-check.sh takes it there

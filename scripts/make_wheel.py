@@ -104,7 +104,7 @@ def needed(wheel: Wheel) -> list[Path]:
         path = todo.pop()
         if path not in found:
             found.add(path)
-            todo += _imported(path, wheel.packages)
+            todo += imported(path, wheel.packages)
     return sorted(found)
 
 
@@ -112,7 +112,8 @@ def _python_files(place: Path) -> list[Path]:
     return sorted(place.rglob("*.py")) if place.is_dir() else [place]
 
 
-def _imported(path: Path, packages: tuple[str, ...]) -> Iterator[Path]:
+def imported(path: Path, packages: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the files of modules that one imports, also inside functions, of packages that are named."""
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):

@@ -14,6 +14,7 @@ import pytest
 
 import testbed
 from tests.bare_venv import bare_python, clean_environment
+from tests.unit.compressors.ddp_script import assert_trained, trained
 from tests.wheels import files_of, staged
 
 NAME = "longhaul-compressors"
@@ -46,53 +47,6 @@ try:
 except Exception as error:
     print(error)
 print(sys.modules["compressors"].__file__)
-"""
-
-TUTORIAL = """
-import torch
-import torch.distributed as dist
-import torch.nn as nn
-import torch.optim as optim
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-from testbed.worker import ddp_hook
-
-
-class ToyModel(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net1 = nn.Linear(10, 64)
-        self.relu = nn.ReLU()
-        self.net2 = nn.Linear(64, 5)
-
-    def forward(self, x):
-        return self.net2(self.relu(self.net1(x)))
-
-
-def main():
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    ddp_model = DDP(ToyModel())
-    hook = ddp_hook("NAME")
-    ddp_model.register_comm_hook(None, hook)
-    loss_fn = nn.MSELoss()
-    optimizer = optim.SGD(ddp_model.parameters(), lr=0.05)
-    torch.manual_seed(1 + dist.get_rank())
-    inputs, labels = torch.randn(20, 10), torch.randn(20, 5)
-    losses = []
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = loss_fn(ddp_model(inputs), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss))
-    total = sum(float(p.double().sum()) for p in ddp_model.parameters())
-    print("RESULT", losses[-1] < 0.9 * losses[0], f"{total:.12g}", hook.payload_bytes, flush=True)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
 """
 
 
@@ -178,28 +132,6 @@ def test_a_plain_ddp_script_trains_with_it_in_an_empty_environment(tmp_path: Pat
     assert wheel.name == f"longhaul_compressors-{testbed.__version__}-py3-none-any.whl"
     assert len(zipfile.ZipFile(wheel).namelist()) < 200
     python = bare_python(tmp_path / "venv", wheel, PROJECT["dependencies"])
-    for name, share in (("none", 1.0), ("topk", 0.2)):
-        (tmp_path / "toy.py").write_text(TUTORIAL.replace("NAME", name))
-        found = trained(python, tmp_path / "toy.py")
-        assert len(found) == 2 and found[0] == found[1], found
-        learnt, _, sent_bytes = found[0].split()[1:]
-        assert learnt == "True" and 0 < int(sent_bytes) <= share * 30 * 2 * 4 * 1029
-    (tmp_path / "toy.py").write_text(TUTORIAL.replace("NAME", "sz3"))
+    assert_trained(trained(python, tmp_path, ["none", "topk"]), {"none": 1.0, "topk": 0.2})
     with pytest.raises(AssertionError, match=r"its library cannot be loaded.*pysz"):
-        trained(python, tmp_path / "toy.py")
-
-
-def trained(python: Path, script: Path) -> list[str]:
-    """The last lines of both ranks."""
-    command = [python, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
-    done = subprocess.run(
-        command,
-        cwd=script.parent,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return sorted(line for line in done.stdout.splitlines() if line.startswith("RESULT"))
+        trained(python, tmp_path, ["sz3"])
