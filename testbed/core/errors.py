@@ -28,6 +28,10 @@ EXIT_INTERRUPTED = 130
 """Between a run and its supervisor only; a user sees 4."""
 
 
+BROKEN = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
+"""Exceptions of who reads a record whose values are none of a run's: of other types, beyond all measure, missing."""
+
+
 class LonghaulError(Exception):
     """Base of all. `faults` holds one clear line each: what was asked, what was found, what to do."""
 

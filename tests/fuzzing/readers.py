@@ -47,6 +47,7 @@ from testbed.worker.methods.parameter_server.transport.frames import (
 )
 from testbed.worker.methods.parameter_server.transport.tensor_schema import Schema, TensorSpec
 from testbed.worker.model.checkpoint import load as load_model
+from tests.fuzzing.exports import Exports
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests" / "corpus" / "readers"
@@ -273,4 +274,5 @@ READERS: dict[str, Callable[[], Opponent]] = {
     "traces": Traces,
     "models": Models,
     "archives": Archives,
+    "exports": Exports,
 }

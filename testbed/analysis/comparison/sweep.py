@@ -18,7 +18,7 @@ from testbed.analysis.comparison.intervals import Estimate
 from testbed.analysis.comparison.tables import interval, measured_fields
 from testbed.analysis.record.identity import kind_of, spoken_kind, verdict_of
 from testbed.analysis.record.record import Record, load
-from testbed.core.errors import InputError
+from testbed.core.errors import BROKEN, InputError
 from testbed.core.files import printable
 from testbed.core.record.summary import VERDICTS
 from testbed.core.record.table_formats import aligned, csv_table, latex_table
@@ -104,7 +104,7 @@ def read_sweep(question: Mapping[str, Any], runs_root: Path) -> Sweep:
         by_row: dict[tuple[str | None, ...], list[Mapping[str, Any]]] = {}
         for point in points:
             by_row.setdefault(tuple(point["values"].get(key) for key in keys if key != SEED), []).append(point)
-    except (KeyError, TypeError, AttributeError) as error:
+    except BROKEN as error:
         raise InputError(f"sweep: not what is asked of a sweep: {type(error).__name__}: {error}") from error
     if not points:
         raise InputError("sweep: it has no runs")

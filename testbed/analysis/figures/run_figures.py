@@ -17,6 +17,7 @@ from testbed.analysis.record.changes import asked_over_time, change_times
 from testbed.analysis.record.record import Direction, Point, Record, is_finite, spoken_directions
 from testbed.analysis.record.thinning import POINTS_PER_CURVE, thin
 from testbed.analysis.style.series_style import INK, Method, SeriesStyle, styles_for
+from testbed.core.errors import BROKEN
 from testbed.core.spec.topology import Link
 
 _MAX_LINES = 24
@@ -275,7 +276,7 @@ def run_figures(record: Record) -> tuple[list[Figure], dict[str, str]]:
     for maker in _MAKERS:
         try:
             found.append(maker(record))
-        except (KeyError, TypeError, ValueError) as error:
+        except BROKEN as error:
             kind = maker.__name__
             found.append(Figure(kind, TITLES[kind], "lines", ()))
             faults[kind] = f"Could not be drawn: {type(error).__name__}: {error}"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from testbed.analysis.style.series_style import SeriesStyle
 
 Range = tuple[float, float]
+_LARGEST = 1e100
+"""Bound of what axes show: nothing is measured that is as large, and no axis reaches the largest float."""
 _MIN_LABEL_GAP = 0.075
 """Smallest distance of two direct labels, as a share of the panel's height."""
 
@@ -126,7 +128,7 @@ def _pushed_apart(places: list[float]) -> list[float]:
 
 def padded(values: Iterable[float], *, is_log: bool = False, from_zero: bool = False) -> Range:
     """Return the range of an axis that shows all `values`, with some room."""
-    found = [value for value in values if value > 0 or not is_log]
+    found = [value for value in values if abs(value) <= _LARGEST and (value > 0 or not is_log)]
     low, high = (min(found), max(found)) if found else (1.0, 2.0)
     if is_log:
         return low / 1.15, high * 1.15

@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 
 from testbed.analysis.record.record import Direction, Point, Record
+from testbed.core.errors import BROKEN
 from testbed.core.files import is_regular
 from testbed.core.record.metrics import METRICS
 
@@ -75,7 +76,7 @@ def _of(record: Record, found: Curves | None, fault: str | None) -> Curves:
 def from_events(record: Record) -> Curves:
     try:
         return Curves(record.metric_points(), dict(record.wan_bytes()))
-    except (KeyError, TypeError, ValueError) as error:
+    except BROKEN as error:
         return Curves(fault=f"{record.run_id}: its events cannot be drawn: {type(error).__name__}: {error}")
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 
 from testbed.core.errors import InputError
 from testbed.core.files import is_regular, read_object
+from testbed.core.record.network_form import network_fault
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.spoiled_steps import left_out
 from testbed.core.record.summary import form_fault, version_fault
@@ -156,7 +157,7 @@ def load(path: Path, summary: dict[str, Any] | None = None) -> Record:
         run=run,
         spec=_spec(run, faults),
         provenance=_object(run.provenance, faults),
-        network=_object(run.network, faults),
+        network=_network(run, faults),
         summary=summary or _summary(run, faults),
         faults=tuple(faults),
     )
@@ -181,6 +182,14 @@ def _spec(run: RunDir, faults: list[str]) -> RunSpec | None:
     except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
         faults.append(f"spec.json is no spec that this program reads: {type(error).__name__}: {error}")
         return None
+
+
+def _network(run: RunDir, faults: list[str]) -> dict[str, Any]:
+    found = _object(run.network, faults)
+    if fault := network_fault(found):
+        faults.append(f"network.json: {fault}")
+        return {}
+    return found
 
 
 def _object(path: Path, faults: list[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from testbed.analysis.record.identity import code_of, kind_of
 from testbed.analysis.record.record import Record
+from testbed.core.errors import BROKEN
 from testbed.core.record.metric_samples import About, Totals, constant_samples, verdict_samples
 from testbed.core.record.metrics import FIRST_STEP_COUNTERS, METRICS, Labels
 
@@ -45,7 +46,7 @@ def series_of(record: Record) -> Series:
         series.end_ms = max(series.end_ms, t_ms)
         try:
             changed = totals.add(event)
-        except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
+        except BROKEN:
             broken += 1
             continue
         if len(series.points) > MAX_SERIES:

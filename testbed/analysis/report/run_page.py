@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from testbed.analysis.figures import printed
@@ -10,10 +10,11 @@ from testbed.analysis.figures.run_figures import TITLES, run_figures
 from testbed.analysis.figures.table import Figure
 from testbed.analysis.record.identity import UNKNOWN, kind_of
 from testbed.analysis.record.record import Record
-from testbed.analysis.report import changes, link_tables, note_tables
+from testbed.analysis.report import changes, link_tables, note_tables, provenance_tables
 from testbed.analysis.report.measured_table import Column, measured_table
 from testbed.analysis.style import html_page
 from testbed.core.device.profile import SCALED
+from testbed.core.errors import BROKEN
 from testbed.core.record.summary import compressor_label, left_out_line
 from testbed.core.units import format_size, format_time
 
@@ -21,9 +22,10 @@ NOTHING = "The record holds nothing to draw here."
 
 
 def run_report(record: Record) -> tuple[str, list[str]]:
-    """The page as HTML, and a line for each figure that could not be drawn. The same record gives the same bytes."""
+    """The page as HTML, and a line for each part that could not be made. The same record gives the same bytes."""
     summary = record.summary or {}
     reasons = summary.get("reasons") or ([] if summary else ["the run wrote no summary"])
+    faults: list[str] = []
     figures, undrawn = run_figures(record)
     drawn = [html_page.section(figure.title, *_figure(figure, undrawn)) for figure in figures]
     html = html_page.document(
@@ -33,28 +35,28 @@ def run_report(record: Record) -> tuple[str, list[str]]:
         _raw_data(record),
         html_page.section("Summary", html_page.table(("", "value"), _summary_rows(summary, record.provenance))),
         *drawn,
-        *_changes(record),
-        *_departures(record),
-        *_tuning(record),
-        *_plan(record),
-        *_mixing(record),
-        *_far_keys(record),
-        *_transforms(record),
-        *_frozen(record),
-        *note_tables.sections(record),
-        *_used_files(record),
-        html_page.section("Links", *link_tables.links(record)),
-        html_page.section("Link measurements", link_tables.measurements(record)),
-        html_page.section(
-            "Provenance", html_page.table(("", "value"), _flat(record.provenance, depth=1)), *_details(record)
-        ),
+        *(part for maker in _PARTS for part in _readable(maker, record, faults)),
     )
-    return html, [f"{TITLES[kind]}: {fault}" for kind, fault in undrawn.items()]
+    return html, [*(f"{TITLES[kind]}: {fault}" for kind, fault in undrawn.items()), *faults]
+
+
+def _readable(maker: Callable[[Record], Iterable[str]], record: Record, faults: list[str]) -> Iterable[str]:
+    """Return the sections of one kind; where the record's values are none of a run's, a note in their place."""
+    try:
+        return list(maker(record))
+    except BROKEN as error:
+        fault = f"A part of the page ({maker.__name__.strip('_')}) could not be made: {type(error).__name__}: {error}"
+        faults.append(fault)
+        return [html_page.note(fault)]
 
 
 def _figure(figure: Figure, undrawn: dict[str, str]) -> Iterator[str]:
     if figure.panels:
-        yield html_page.wide_figure(printed.svg_element(figure))
+        try:
+            yield html_page.wide_figure(printed.svg_element(figure))
+        except BROKEN as error:  # of values that no axis has
+            undrawn[figure.kind] = f"Could not be drawn: {type(error).__name__}: {error}"
+            yield html_page.note(undrawn[figure.kind])
         yield from map(html_page.note, figure.notes)
     else:
         yield html_page.note(undrawn.get(figure.kind, NOTHING))
@@ -272,19 +274,22 @@ _FOUND = ("whole", "part")
 """What a rank found of a sample."""
 
 
-def _flat(data: dict[str, Any], depth: int) -> Iterator[tuple[str, object]]:
-    """Rows of `data`, its objects opened `depth` levels deep."""
-    for key, value in data.items():
-        if isinstance(value, dict) and depth:
-            yield from ((f"{key} {name}", item) for name, item in _flat(value, depth - 1))
-        elif not isinstance(value, dict):
-            yield key, value
+def _links(record: Record) -> Iterator[str]:
+    yield html_page.section("Links", *link_tables.links(record))
+    yield html_page.section("Link measurements", link_tables.measurements(record))
 
 
-def _details(record: Record) -> Iterator[str]:
-    """What is too long for the table: everything below its depth, and what was asked."""
-    deep = {key: value for key, value in record.provenance.items() if isinstance(value, dict)}
-    for key, value in deep.items():
-        yield html_page.disclosure(key, html_page.table(("", "value"), _flat(value, depth=4)))
-    if record.spec is not None:
-        yield html_page.disclosure("spec", html_page.table(("", "value"), _flat(record.spec.to_json(), depth=2)))
+_PARTS: tuple[Callable[[Record], Iterable[str]], ...] = (
+    _changes,
+    _departures,
+    _tuning,
+    _plan,
+    _mixing,
+    _far_keys,
+    _transforms,
+    _frozen,
+    note_tables.sections,
+    _used_files,
+    _links,
+    provenance_tables.sections,
+)

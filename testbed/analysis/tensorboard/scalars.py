@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from testbed.analysis.record.record import is_finite
+from testbed.core.errors import BROKEN
 
 _STEP_FIELDS = {"loss": "train/loss", "step_s": "train/step_s", "late_s": "train/late_s"}
 """Tag by field of a step event, of which ranks have a mean."""
@@ -43,7 +44,7 @@ class Scalars:
         for event in events:
             try:
                 yield from self._of_event(event)
-            except (KeyError, TypeError, AttributeError):
+            except BROKEN:
                 continue
 
     def rest(self) -> Iterator[Scalar]:

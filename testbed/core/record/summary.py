@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from testbed.core.spec.typed import fits
+
 SCHEMA_VERSION = 1
 STATUSES = ("completed", "failed", "interrupted", "killed")
 VERDICTS = ("valid", "suspect", "invalid")
@@ -103,6 +105,14 @@ def version_fault(summary: dict[str, Any]) -> str | None:
     return f"of no schema version, this program reads {SCHEMA_VERSION}"
 
 
+_LINK_FORM: dict[str, Any] = {
+    **dict.fromkeys(("name", "from", "to"), str | None),
+    **dict.fromkeys(("rate_bit_s", "rtt_s", "loss_ratio"), dict[str, float | None] | None),
+    "wire_bytes": float | None,
+    "changes": int | None,
+}
+
+
 def form_fault(summary: dict[str, Any]) -> str | None:
     """Why a summary cannot be read, or None. What it lacks counts as null; `summary_faults` is the strict check."""
     if not isinstance(summary.get("status"), str):
@@ -113,6 +123,9 @@ def form_fault(summary: dict[str, Any]) -> str | None:
     for key in ("reasons", "unknowns", "links"):
         if not isinstance(summary.get(key), list | None):
             return f"its {key!r} is no list"
+    for link in summary.get("links") or ():
+        if not isinstance(link, dict) or not all(fits(link.get(key), form) for key, form in _LINK_FORM.items()):
+            return "one of its 'links' is none"
     return None
 
 

@@ -20,6 +20,7 @@ from testbed.core.spec import connections, redirects
 from testbed.core.spec.link_profile import MTU_BYTES
 from testbed.core.spec.schedule import Background, Change, outermost
 from testbed.core.spec.topology import Topology
+from testbed.core.spec.typed import made
 from testbed.core.units import format_size
 
 TCP_PROFILES = ("tuned", "stock", "reno", "bbr")
@@ -303,12 +304,17 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunSpec:
+        """Return the spec of a `spec.json`, which may be somebody else's.
+
+        Raises:
+            TypeError, KeyError, AttributeError: A field is missing, or none of its kind.
+        """
         known = {f.name for f in dataclasses.fields(cls)}
         fields = {key: value for key, value in data.items() if key in known}
         fields["topology"] = Topology.from_json(fields["topology"])
         for part in PARTS:
             if part in fields:
-                fields[part] = Part(**fields[part])
-        fields["events"] = tuple(Change(**change) for change in fields.get("events", ()))
-        fields["background"] = tuple(Background(**traffic) for traffic in fields.get("background", ()))
-        return cls(**fields)
+                fields[part] = made(Part, fields[part])
+        fields["events"] = tuple(made(Change, change) for change in fields.get("events", ()))
+        fields["background"] = tuple(made(Background, traffic) for traffic in fields.get("background", ()))
+        return made(cls, fields)

@@ -17,6 +17,7 @@ from typing import Any
 
 from testbed.core.errors import InputError, raise_input_faults
 from testbed.core.spec.link_profile import MTU_BYTES, LinkProfile
+from testbed.core.spec.typed import made
 from testbed.core.user_files.text import shown, some
 
 MAX_WORKERS = 4096
@@ -184,17 +185,19 @@ class Topology:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Topology:
+        """Raises `TypeError`, `KeyError` or `AttributeError` where a field is missing, or none of its kind."""
         links = tuple(
-            Link(**{**link, "forward": LinkProfile(**link["forward"]), "backward": LinkProfile(**link["backward"])})
+            made(Link, {**link, **{way: made(LinkProfile, link[way]) for way in ("forward", "backward")}})
             for link in data["links"]
         )
-        return cls(
-            name=data["name"],
-            regions=tuple(data["regions"]),
-            nodes=tuple(Node(**node) for node in data["nodes"]),
-            links=links,
-            dilation=data.get("dilation", 1.0),  # which the first specs did not have
-        )
+        fields = {
+            "name": data["name"],
+            "regions": tuple(data["regions"]),
+            "nodes": tuple(made(Node, node) for node in data["nodes"]),
+            "links": links,
+            "dilation": data.get("dilation", 1.0),  # which the first specs did not have
+        }
+        return made(cls, fields)
 
 
 def symmetric(name: str, a: str, b: str, *, wan: bool, rtt_s: float, **profile: Any) -> Link:

@@ -10,9 +10,12 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from testbed.core.errors import BROKEN
 from testbed.core.record.events.run import PHASES
+from testbed.core.record.network_form import network_fault
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.spoiled_steps import LeftOut, SpoiledSteps
 from testbed.core.record.summary import SUMMARY_KEYS, empty_summary, summary_faults
@@ -47,7 +50,8 @@ def summarise(
         ValueError: status or verdict is none of the known ones.
     """
     spec = run.read_json(run.spec) or {}
-    network = run.read_json(run.network) or {}
+    network = _told(run, run.network)
+    network = {} if network_fault(network) else network
     record = _Record.read(run)
     workers = len(nodes_of(spec)) or None
     steps = record.common_steps(workers or 0)
@@ -62,7 +66,7 @@ def summarise(
     is_ours = "strategy" not in spec or spec["strategy"]["name"] not in PROGRAMS.values()
     if record.hooks:  # what ran is named, whatever the key was
         summary["compressor"] = "+".join(dict.fromkeys(hook["name"] for hook in record.hooks))
-    summary["unknowns"] = [*unknowns, *unseeded(spec, network), *of_device(run.read_json(run.provenance) or {})]
+    summary["unknowns"] = [*unknowns, *unseeded(spec, network), *of_device(_told(run, run.provenance))]
     summary["steps"] = len(steps) if record.has_events and is_ours else None
     summary["workers_at_end"] = workers - len(record.left) if workers and record.has_events else None
     summary["time_s"] = record.end_s(steps) if steps else record.end_of_run_s
@@ -80,6 +84,14 @@ def summarise(
     if faults := summary_faults(summary):
         raise ValueError(f"{run.run_id}: " + "; ".join(faults))
     return summary
+
+
+def _told(run: RunDir, path: Path) -> dict[str, Any]:
+    """What a file tells besides; a run is summarised without it too."""
+    try:
+        return run.read_json(path) or {}
+    except (OSError, ValueError):
+        return {}
 
 
 class _Evaluation(NamedTuple):
@@ -125,9 +137,9 @@ class _Record:
         for event in run.read_events():
             record.has_events = True
             # A run that broke may have written broken events; it is summarised all the same, without them.
-            with contextlib.suppress(KeyError, TypeError, ValueError):
+            with contextlib.suppress(*BROKEN):
                 spoiled.add(event)
-            with contextlib.suppress(KeyError, TypeError, ValueError):
+            with contextlib.suppress(*BROKEN):
                 record._add(event)
         record.left_out = spoiled.left_out()
         return record
@@ -142,30 +154,34 @@ class _Record:
         elif kind == "start":
             self.left.discard(int(event["rank"]))
         elif kind == "evaluation":
-            self.evaluations.append(_Evaluation(t_s, int(event["rank"]), event["name"], _finite(event["value"])))
+            name = _text(event["name"])
+            self.evaluations.append(_Evaluation(t_s, int(event["rank"]), name, _finite(event["value"])))
         elif kind == "host":
             self.knows_disturbances |= "foreign_cpu_s" in event
         elif kind == "model":
-            self.model = event
+            self.model = {**event, "metric_name": _text(event["metric_name"])}
+            self.model["metric_target"] = _finite(event.get("metric_target"))
         elif kind == "payload":
             self.hook_bytes = (self.hook_bytes or 0) + int(event["payload_bytes"])
             rank = int(event["rank"])
             self.hook_elements[rank] = self.hook_elements.get(rank, 0) + int(event["elements"])
         elif kind == "change":
-            self.changed.append((event["name"], event["from"]))
+            link, begin = (None if event[key] is None else _text(event[key]) for key in ("name", "from"))
+            self.changed.append((link, begin))
         elif kind == "used":
             self.used.append([{key: one[key] for key in USED_KEYS} for one in event["files"]])
         elif kind == "hook":
             hook = {key: event[key] for key in ("name", "target", "params")}
             self.hooks += [hook] if hook not in self.hooks else []
         elif kind == "pilot":
-            self.tried_dilations.append(event["dilation"])
+            self.tried_dilations.append(float(event["dilation"]))
         elif kind == "schedule" and event["what"] == "restart":
             self.attempts = 2
         elif kind == "schedule" and event["what"] == "end":
             self.end_of_run_s = t_s
         elif kind == "link" and t_s >= 0:
-            self.wire_bytes[event["name"], event["from"], event["to"]] = _finite(event["wire_bytes"])
+            name, source, target = (_text(event[key]) for key in ("name", "from", "to"))
+            self.wire_bytes[name, source, target] = _finite(event["wire_bytes"])
 
     def changes(self, link: str, source: str) -> int:
         """Return how often events changed a direction of a link, or took the link down or up."""
@@ -203,7 +219,8 @@ class _Record:
         found: dict[str, list[float]] = {phase: [] for phase in PHASES}
         for step in steps:
             for event in self.of_step(step):
-                phases = event.get("phase_s") or {}
+                given = event.get("phase_s")
+                phases = given if isinstance(given, dict) else {}
                 for phase in PHASES:
                     if (seconds := _finite(phases.get(phase))) is not None:
                         found[phase].append(seconds)
@@ -285,6 +302,16 @@ def _metric(spec: dict[str, Any], record: _Record) -> dict[str, Any]:
 def _finite(value: Any) -> Any:
     """The number itself; None for what is none, or not finite."""
     return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _text(value: object) -> str:
+    """
+    Raises:
+        TypeError: it is no text.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is no text")
+    return value
 
 
 def _without_non_finite(data: Any) -> Any:

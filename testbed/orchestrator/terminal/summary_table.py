@@ -88,7 +88,7 @@ def _changed(summary: Mapping[str, Any]) -> Iterator[Text]:
     """Yield a note for links that events changed: what the table has is of the time before."""
     changed = [link for link in summary["links"] if isinstance(link, Mapping) and link.get("changes")]
     if changed:
-        count = max(int(link["changes"]) for link in changed)
+        count = max(int(number(link["changes"]) or 1) for link in changed)
         names = ", ".join(dict.fromkeys(printable(link.get("name")) for link in changed))
         times = "once" if count == 1 else f"up to {count} times"
         yield Text(f"target and measured before the training; events then changed {names} {times}, see the report")

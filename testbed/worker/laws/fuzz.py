@@ -175,7 +175,15 @@ class Fuzz:
 
     def _pool(self, name: str) -> list[bytes]:
         kept = [path.read_bytes() for path in sorted(self._folder_of(name).glob("*.bin"))]
-        return [*self._opponent_of(name).sound(), *(data for data in kept if len(data) <= _LARGEST)]
+        return [*self._warmed(name), *(data for data in kept if len(data) <= _LARGEST)]
+
+    def _warmed(self, name: str) -> list[bytes]:
+        """Return what is sound of a reader that has met it: forks have what it imports, before memory is limited."""
+        against = self._opponent_of(name)
+        pool = against.sound()
+        for data in pool:
+            against.meet(data, "a sound payload")
+        return pool
 
     def _start(self, job: _Job, until_s: float) -> None:
         job.seen_s, job.seen_cpu_s = time.monotonic(), 0.0

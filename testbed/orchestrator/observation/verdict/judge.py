@@ -59,6 +59,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from testbed.core.errors import BROKEN
 from testbed.core.record.spoiled_steps import LeftOut, SpoiledSteps
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.observation.verdict.evidence_rules import Evidence, is_plausible
@@ -136,7 +137,7 @@ class Judge:
         """Fold an event in. One that cannot be read is a reason, not an end: the record must be sealed all the same."""
         try:
             self._fold(event)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError):
+        except BROKEN:
             self._unread += 1
 
     def _fold(self, event: Event) -> None:
@@ -216,7 +217,7 @@ class Judge:
         for findings in (*of_workers, *(of_emulation if self.kind == "emulated" else ()), self._not_recorded()):
             try:
                 yield from findings
-            except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+            except BROKEN as error:
                 yield False, f"a rule cannot be applied to this record: {type(error).__name__}: {error}"
 
     def _unknown(self) -> Iterator[Finding]:

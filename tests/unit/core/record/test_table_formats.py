@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,17 @@ def test_cells_are_safe_in_each_format() -> None:
     assert r"a\_b & n \\" in lines and r"50\% $\pm$ 1 & x \\" in lines
     assert "% a?b" in lines and r"\begin{tabular}{lr}" in lines
     assert aligned([["a", "long"], ["longer", "\x1b"]]) == ["a       long", "longer  ?"]
+
+
+@pytest.mark.parametrize("first", ["[2cm] evil", "*evil", "[", "[evil]{}"])
+def test_a_row_is_no_option_of_the_row_before(first: str) -> None:
+    lines = latex_table(["a", first], [["x", "y"], [first, "y"]], 1).splitlines()
+    rows = [line for line in lines if line.endswith(r"\\")]
+    assert len(rows) == 3 and not any(line.startswith(("[", "*")) for line in rows)
+    assert latex_table([first], [], 1).splitlines()[3].startswith("{")
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-evil", "@evil", "\t=1", "\n=1", " =1", "\uff1d1+1", "\uff20evil"])
+def test_no_cell_and_no_heading_is_a_formula(text: str) -> None:
+    for row in csv.reader(csv_table([text], [{text: text}, {text: [text, "b"]}]).splitlines()):
+        assert row[0].startswith("'") or row[0].startswith("?"), row
