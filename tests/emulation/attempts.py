@@ -120,6 +120,23 @@ def giant_file(grow: Callable[[int], None]) -> str:
     raise PermissionError("too large")
 
 
+def set_user_id() -> str:
+    """A program that runs as its owner, in any place of which the kernel heeds that."""
+    mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for place in (place for place in ("/tmp", "/dev/shm", *mounted) if os.path.isdir(place)):
+        path = Path(place, f"set-user-id-{os.getpid()}")
+        try:
+            path.write_bytes(b"")
+        except OSError:
+            continue
+        path.chmod(0o4755)
+        heeded = not os.statvfs(place).f_flag & os.ST_NOSUID and path.stat().st_mode & stat.S_ISUID
+        path.unlink()
+        if heeded:
+            return f"in {place}"
+    raise PermissionError("nowhere")
+
+
 ATTEMPTS: dict[str, Callable[[], str]] = {
     "host key": lambda: Path(KEY).read_text(),
     "host passwords": lambda: Path("/etc/shadow").read_text(),
@@ -158,6 +175,7 @@ ATTEMPTS: dict[str, Callable[[], str]] = {
     "terabyte with holes": lambda: giant_file(lambda descriptor: os.ftruncate(descriptor, 1 << 40)),
     "terabyte without": lambda: giant_file(lambda descriptor: os.posix_fallocate(descriptor, 0, 1 << 40)),
     "byte beyond the largest file": lambda: giant_file(_at_end),
+    "program that runs as its owner": set_user_id,
     "memory past its limit": memory_past_its_limit,
 }
 

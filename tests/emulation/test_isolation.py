@@ -146,7 +146,14 @@ def test_the_same_attempts_reach_things_outside(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text(SECRET)
     arguments = [key, "/nowhere", "nowhere", os.getpid(), key, CLONE]
-    harmless = ("host key", "host passwords", "other run's files", "raw packets", "host processes")
+    harmless = (
+        "host key",
+        "host passwords",
+        "other run's files",
+        "raw packets",
+        "host processes",
+        "program that runs as its owner",
+    )
     command = [sys.executable, str(Path(__file__).parent / "attempts.py"), *map(str, arguments), *harmless]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     reached = json.loads(done.stdout.strip().splitlines()[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -22,6 +23,10 @@ from testbed.orchestrator.config.grammar.script_arguments import ARGUMENTS, AS_I
 
 _PATH = re.compile(r"\.{0,2}/|~/")
 """Beginning of a path that cannot be a value of another kind."""
+MAX_CHARACTERS, MAX_DEPTH = 20_000, 50
+"""Bounds of one argument: Hydra's grammar takes a second for 20,000 characters, and minutes for nested brackets."""
+_SHOWN = 200
+"""Characters of an argument at fault that are shown."""
 _FILE = re.compile(r".*\.[A-Za-z]\w*")
 _SWEEP = "several values are a sweep; a run takes one"
 _KEY = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)")
@@ -69,7 +74,7 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[str]]:
         except HydraException as error:
             faults.append(unread(text, error))
         except ValueError as error:
-            faults.append(f"{text}: {error}")
+            faults.append(f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}: {error}")
     faults += _repeated(overrides)
     return overrides, faults
 
@@ -113,6 +118,10 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
         raise ValueError(f"is a path without a key; give key=path, as in topo={text}")
     if "=" not in text and text[:1] != "~":
         raise ValueError("not of the form key=value")
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"has {len(text)} characters, at most {MAX_CHARACTERS}; use a file")
+    if _depth(text) > MAX_DEPTH:
+        raise ValueError(f"brackets are nested more than {MAX_DEPTH} deep")
     parsed = parser.parse_override(text)
     if parsed.type is OverrideType.DEL or not isinstance(parsed.key_or_group, str):
         raise ValueError("nothing can be removed; give key=value")
@@ -122,6 +131,12 @@ def read_override(text: str, parser: OverridesParser) -> HydraOverride:
         raise ValueError("'@' is not used here; give key=value")
     require_single_keys(text)
     return parsed
+
+
+def _depth(text: str) -> int:
+    """Return how many brackets are open at most; those within quotes count too."""
+    steps = (1 if one in "([{" else -1 for one in text if one in "()[]{}")
+    return max(itertools.accumulate(steps), default=0)
 
 
 def unread(text: str, error: HydraException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,16 @@ def test_each_fault_is_one_line(conf: Path, override: str, line: str) -> None:
     found = faults(conf, override)
     assert len(found) == 1
     assert found[0].startswith(line)
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 5_000, "{a:" * 3_000, "f(" * 9_000, "${oc.env:" * 2_000, "a," * 60_000, "9" * 100_000]
+)
+def test_an_argument_without_measure_is_refused_soon(conf: Path, value: str) -> None:
+    begun_s = time.process_time()
+    (line,) = faults(conf, f"events={value}")
+    assert time.process_time() - begun_s < 10 and len(line) < 400, "Hydra's grammar alone takes minutes for brackets"
+    assert "nested more than 50 deep" in line or "use a file" in line
 
 
 def test_a_rate_in_furlongs_names_the_units(conf: Path) -> None:
