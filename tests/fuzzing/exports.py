@@ -6,6 +6,7 @@ record's files, by number, and what stands there.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
 import functools
@@ -23,12 +24,15 @@ from typing import Any
 from testbed.analysis.archive.text import append_shifted
 from testbed.analysis.comparison import tables
 from testbed.analysis.comparison.comparison import compare
+from testbed.analysis.composition.links import star_for
+from testbed.analysis.composition.rounds import composed
 from testbed.analysis.live import drawings, run_details
 from testbed.analysis.record.openmetrics import write_openmetrics
 from testbed.analysis.record.record import Record, load
 from testbed.analysis.record.samples import series_of
 from testbed.analysis.report.comparison_page import comparison_page
 from testbed.analysis.report.run_page import run_report
+from testbed.analysis.tensorboard.event_files import write_event_files
 from testbed.core.errors import InputError
 from testbed.core.files import parse_json
 from testbed.core.record.directory import Directory
@@ -255,13 +259,25 @@ def _sealed(run: RunDir, folder: Path) -> None:
     _check_table(_printed(listing.table([read_row(run.path)])), "text")
 
 
+def _scalars(run: RunDir, folder: Path) -> None:
+    """Event files for TensorBoard, and rounds as if clients ran side by side."""
+    write_event_files([run.path], folder / "tensorboard")
+    record = load(run.path)
+    with contextlib.suppress(InputError):  # it is no federated run, unless its words have made it one
+        found = composed(record, star_for(record, rate="100 Mbit/s", server_rate="1 Gbit/s", delay="10 ms"))
+        parse_json(json.dumps(found, allow_nan=False), strict=True)
+
+
 def _printed(picture: Any) -> str:
     out = io.StringIO()
     Terminal(file=out).print(picture)
     return out.getvalue()
 
 
-_WAYS: tuple[Callable[[RunDir, Path], None], ...] = (_tables, _sealed, _live, _samples, _comparison_page, _run_page)
+_WAYS: tuple[Callable[[RunDir, Path], None], ...] = (
+    *(_tables, _sealed, _live, _samples, _scalars),
+    *(_comparison_page, _run_page),
+)
 _PAGES = 2
 """Ways at the end that take a second; the others have most of the turns."""
 

@@ -13,7 +13,7 @@ from testbed.analysis.capture import pcap
 from testbed.analysis.capture.flows import bursts, flows, peaks
 from testbed.analysis.capture.pcap import UDP, Frames
 from testbed.analysis.record.record import Record, is_finite
-from testbed.core.errors import InputError
+from testbed.core.errors import BROKEN, InputError
 from testbed.core.files import read_object
 from testbed.core.units import format_size
 
@@ -33,6 +33,8 @@ def analyse(record: Record) -> dict[str, Any]:
     """
     directory = record.run.path / "capture"
     try:
+        if directory.is_symlink():
+            raise ValueError("capture is a link")
         index = read_object(directory / "capture.json")
     except (OSError, ValueError) as error:
         raise InputError(f"{record.run_id}: no capture ({error}); make a run with capture=wan") from error
@@ -47,6 +49,10 @@ def analyse(record: Record) -> dict[str, Any]:
             directions.append(_direction(record, index, entry, frames, start_unix_s))
         except InputError as error:
             faults += error.faults
+        except BROKEN as error:
+            faults.append(
+                f"{record.run_id}: capture.json or events.jsonl is none of ours: {type(error).__name__}: {error}"
+            )
     if faults:
         raise InputError(*faults)
     return {
@@ -67,9 +73,10 @@ def _entries(record: Record, index: dict[str, Any]) -> list[dict[str, Any]]:
     """
     entries = index.get("files")
     for entry in entries if isinstance(entries, list) else [None]:
-        words = [entry.get(key) for key in ("link", "from", "to")] if isinstance(entry, dict) else [None]
-        name = entry.get("file") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or Path(name).name != name or not all(isinstance(word, str) for word in words):
+        known = entry if isinstance(entry, dict) else {}
+        name, words = known.get("file"), [known.get(key) for key in ("link", "from", "to")]
+        is_sound = all(isinstance(word, str) for word in words) and isinstance(known.get("mtu_bytes"), int | None)
+        if not isinstance(name, str) or Path(name).name != name or not is_sound:
             raise InputError(f"{record.run_id}: capture.json names no files of its folder")
     return list(entries or ())
 

@@ -18,6 +18,8 @@ _ETHERNET_BYTES = 14
 _HEADERS_BYTES = 96
 _RECORD_HEADER_BYTES, _FILE_HEADER_BYTES = 16, 24
 _IPV4 = 0x0800
+MAX_FRAMES = 20_000_000
+"""Bound of one file: some 6 GB of memory. Records of 16 bytes would fill any."""
 
 Column = NDArray[np.int64]
 
@@ -76,6 +78,8 @@ def read(path: Path, mtu_bytes: int) -> Frames:
                 if len(data) < found.caplen:
                     is_torn = True
                     break
+                if len(heads) >= MAX_FRAMES:
+                    raise ValueError(f"more than {MAX_FRAMES} frames")
                 heads.append(data[:_HEADERS_BYTES].ljust(_HEADERS_BYTES, b"\0"))
                 fields.append((found.sec, found.usec, found.wirelen))
     except (OSError, ValueError, Scapy_Exception) as error:

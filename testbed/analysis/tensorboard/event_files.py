@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, BinaryIO
 from testbed.analysis.record.record import Record, is_finite, load
 from testbed.analysis.tensorboard.scalars import Scalar, Scalars
 from testbed.core.errors import InputError
-from testbed.core.files import open_regular_bytes
+from testbed.core.files import open_regular_bytes, parse_json
 
 _POLL_S = 0.5
 _LARGEST_READ_BYTES = 1 << 24
@@ -132,8 +131,8 @@ class _Tail:
             while lines := self._lines(file):
                 for line in lines:
                     try:
-                        event = json.loads(line)
-                    except (ValueError, RecursionError):
+                        event = parse_json(line.decode(errors="replace"), strict=False)
+                    except ValueError:
                         continue
                     if isinstance(event, dict) and "event" in event:
                         yield event

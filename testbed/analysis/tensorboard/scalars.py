@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from testbed.analysis.record.record import is_finite
+from testbed.analysis.record.record import is_finite, is_time
 from testbed.core.errors import BROKEN
 
 _STEP_FIELDS = {"loss": "train/loss", "step_s": "train/step_s", "late_s": "train/late_s"}
@@ -54,13 +54,13 @@ class Scalars:
 
     def _of_event(self, event: Mapping[str, Any]) -> Iterator[Scalar]:
         kind = event["event"]
-        if kind == "step" and is_finite(event["t_s"]) and isinstance(event["step"], int):
+        if kind == "step" and is_time(event["t_s"]) and isinstance(event["step"], int):
             self._steps[event["step"]].append(dict(event))
             yield from self._complete(event["step"])
-        elif kind == "evaluation" and is_finite(event["value"]) and is_finite(event["t_s"]):
+        elif kind == "evaluation" and is_finite(event["value"]) and is_time(event["t_s"]):
             tag = f"evaluation/{event['name']}"
             yield Scalar(f"{tag}/rank_{event['rank']}", event["value"], int(event["step"]), event["t_s"])
-        elif kind == "link" and event["wan"] and event["t_s"] >= 0:
+        elif kind == "link" and event["wan"] and is_time(event["t_s"]) and event["t_s"] >= 0:
             yield from self._of_link(event)
 
     def _complete(self, newest: int) -> Iterator[Scalar]:

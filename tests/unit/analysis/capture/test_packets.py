@@ -193,6 +193,34 @@ def test_no_capture_or_no_pcap_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     assert "one.pcap" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("mtu_bytes", "evil"), ("mtu_bytes", [1]), ("file", "../one.pcap"), ("file", "/etc/hostname"), ("link", {})],
+)
+def test_an_index_that_is_none_of_ours_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: object
+) -> None:
+    path = captured(tmp_path, [tcp(1.0, 1, 100)], **{key: value})
+    assert main(["capture", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "capture.json" in said and said.count("\n") == 1
+
+
+def test_a_folder_that_is_a_link_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = captured(tmp_path, [])
+    (path / "capture").rename(tmp_path / "elsewhere")
+    (path / "capture").symlink_to(tmp_path / "elsewhere")
+    assert main(["capture", str(path)]) == 2 and "capture is a link" in capsys.readouterr().err
+
+
+def test_frames_without_end_are_not_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.analysis.capture.pcap.MAX_FRAMES", 3)
+    path = captured(tmp_path, [tcp(1.0, number, 0) for number in range(4)])
+    assert main(["capture", str(path)]) == 2 and "more than 3 frames" in capsys.readouterr().err
+
+
 def test_an_empty_capture_is_no_error(tmp_path: Path) -> None:
     found = direction(captured(tmp_path, []))
     assert (found["frames"], found["flows"], found["bursts"]["count"]) == (0, [], 0)
