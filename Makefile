@@ -35,6 +35,7 @@ READS_test := PYTEST_ADDOPTS
 READS_test-all := PYTEST_ADDOPTS
 READS_test-slow := PYTEST_ADDOPTS
 READS_docker-image := BASE DOCKER_HOST
+READS_try-image := DOCKER_HOST
 READS_fuzz := FUZZ_S
 READS_wheels-check := PYTHON
 READS_bench := BENCH
@@ -115,6 +116,10 @@ test-debian13: setup ## Debian 13 beside this system, by debootstrap, kept in /v
 .PHONY: docker-image
 docker-image: ## The image of nodes with runtime=docker, by a dockerd that you have started: [BASE=debian:12-slim]
 	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) $(if $(BASE),BASE=$(BASE)) bash scripts/docker-image.sh
+
+.PHONY: try-image
+try-image: setup ## An image of this clone with all that it needs, by a dockerd that you have started, and the command that makes a run in it
+	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) bash scripts/try-image.sh
 
 .PHONY: test-slow
 test-slow: setup ## The third tier, about 50 minutes, alone on the machine: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN

@@ -5,6 +5,7 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
+. scripts/image-base.sh
 IMAGE=longhaul-worker
 BASE=${BASE:-debian:12-slim}
 LOCAL_BASE=longhaul-base
@@ -16,27 +17,6 @@ START="dockerd --iptables=false --bridge=none --exec-opt native.cgroupdriver=cgr
 say() { printf '%s\n' "docker-image: $*" >&2; }
 fail() { say "$*"; exit 3; }
 
-# Those packages and all that they depend on, as far as they are installed: the rest is alternatives not taken.
-closure() {
-    # shellcheck disable=SC2086
-    apt-cache depends --recurse --installed --no-suggests --no-recommends --no-conflicts --no-breaks --no-replaces \
-        --no-enhances $LOCAL_PACKAGES | grep -E '^[a-z0-9]' | sed 's/:any$//' | sort -u |
-        while read -r package; do
-            dpkg-query --show --showformat '${db:Status-Status} ${binary:Package}\n' "$package" 2>/dev/null || true
-        done | sed -n 's/^installed //p' | sort -u
-}
-
-files_of_packages() {
-    # /bin, /lib, ... are links into /usr, and belong to no package on a merged Debian 12
-    printf '%s\n' bin sbin lib lib64 etc/alternatives etc/passwd etc/group etc/ld.so.cache etc/ld.so.conf.d \
-        etc/nsswitch.conf var/lib/dpkg/status
-    closure | xargs dpkg-query --listfiles |
-        sed -E 's,^/,,; s,^(bin|sbin|lib|lib32|lib64|libx32)/,usr/\1/,' |
-        grep -vE '^(\.|bin|sbin|lib|lib32|lib64|libx32)?$' |
-        grep -vE '^usr/share/(doc|man|info|locale|lintian|bug)(/|$)' |
-        grep -vE '^(proc|sys|dev|tmp|run|root)(/|$)' # made empty
-}
-
 make_local_base() {
     command -v dpkg-query >/dev/null && command -v apt-cache >/dev/null ||
         fail "no base: $BASE cannot be pulled, and this machine is no Debian to make one of; BASE=NAME names an image the daemon has"
@@ -46,12 +26,9 @@ make_local_base() {
     directory=$(mktemp -d) # global: the trap comes after this function
     trap 'rm -rf "$directory"' EXIT
     list=$directory/files
-    files_of_packages | sort -u | while read -r path; do
-        [ -e "/$path" ] || [ -L "/$path" ] || continue
-        printf '%s\n' "$path"
-    done | sort -u >"$list"
-    mkdir -p "$directory/empty"/{proc,sys,dev,tmp,run,root}
-    chmod 1777 "$directory/empty/tmp"
+    # shellcheck disable=SC2086
+    files_of_packages $LOCAL_PACKAGES >"$list"
+    empty_folders "$directory/empty"
     tar --create --no-recursion --numeric-owner --directory=/ --files-from="$list" \
         --directory="$directory/empty" proc sys dev tmp run root |
         docker import - "$LOCAL_BASE" >/dev/null

@@ -8,10 +8,8 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -23,10 +21,11 @@ from testbed.orchestrator.emulation.containers.sandbox import Sandbox
 from testbed.orchestrator.machine.cleanup import CGROUP_ROOT, remove_leftovers
 from tests.emulation.endings import LONG, Endings
 from tests.emulation.support import Longhaul, gone_within
+from tests.slow.dockerd import served
 from tests.slow.support import ROOT, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
-START_LIMIT_S, IMAGE_LIMIT_S = 60.0, 400.0
+IMAGE_LIMIT_S = 400.0
 ASKED = ("topo=wan100m", "workers=2")
 BACK, RANK_BACK = "virginia-0", 2
 """Of three workers."""
@@ -36,37 +35,14 @@ MEMORY_BYTES = 256 << 20
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Path]:
-    """A dockerd that shares nothing with one of the machine's, with the image of the nodes."""
-    with tempfile.TemporaryDirectory(prefix="lh-docker-") as name:
-        place = Path(name)
-        place.chmod(0o711)
-        address = f"unix://{place}/docker.sock"
-        command = ["dockerd", "--host", address, "--data-root", f"{place}/data", "--exec-root", f"{place}/exec"]
-        command += ["--pidfile", f"{place}/pid", "--iptables=false", "--bridge=none"]
-        before = set(CGROUP_ROOT.glob("*/*"))
-        with (place / "log").open("wb") as log, pytest.MonkeyPatch.context() as patch:
-            process = subprocess.Popen(
-                [*command, "--exec-opt", "native.cgroupdriver=cgroupfs"], stdout=log, stderr=log, start_new_session=True
-            )
-            try:
-                patch.setenv("DOCKER_HOST", address)
-                wait_for(process, place / "log")
-                built = run("bash scripts/docker-image.sh", IMAGE_LIMIT_S)
-                assert built.returncode == 0, built.stderr
-                yield place
-            finally:
-                process.terminate()
-                process.wait(60)
-                run(f"umount {place}/exec/netns/default", 20)  # of a host's network, which dockerd does not take back
-        left = [path for path in set(CGROUP_ROOT.glob("*/*")) - before if path.name.startswith("longhaul-")]
-        assert not left
-
-
-def wait_for(process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline_s = time.monotonic() + START_LIMIT_S
-    while run("docker version", 20).returncode != 0:
-        assert process.poll() is None and time.monotonic() < deadline_s, log.read_text()[-2000:]
-        time.sleep(0.2)
+    """A dockerd with the image of the nodes."""
+    before = set(CGROUP_ROOT.glob("*/*"))
+    with served() as place:
+        built = run("bash scripts/docker-image.sh", IMAGE_LIMIT_S)
+        assert built.returncode == 0, built.stderr
+        yield place
+    left = [path for path in set(CGROUP_ROOT.glob("*/*")) - before if path.name.startswith("longhaul-")]
+    assert not left
 
 
 @contextlib.contextmanager
