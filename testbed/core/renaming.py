@@ -33,5 +33,5 @@ class Renamed:
 
 def tell_renamed(where: str, *said: str, stacklevel: int = 2) -> None:
     """Warn of old names, as "OLD is NEW now"; shown by default, since plug-ins are seldom run by their tests alone."""
-    text = f"{where}: {', '.join(said)}; the old name goes with version 2.0"
+    text = f"{where}: {', '.join(said)}; the old name goes with version 3.0"
     warnings.warn(text, FutureWarning, stacklevel=stacklevel + 1)

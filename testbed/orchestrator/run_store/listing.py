@@ -18,7 +18,7 @@ from testbed.orchestrator.terminal.display import VERDICT_STYLES
 from testbed.orchestrator.terminal.spoken import MISSING, number
 
 OLD_NAMES = {"metric": "metric_last", "wire_wan": "wan_bytes"}
-"""Names of 1.0 that JSON and CSV have too, until 2.0."""
+"""Names of 1.0 that JSON and CSV have too, until 3.0."""
 FIELDS = (*NAMES, *OLD_NAMES)
 """Fields of JSON and CSV."""
 _ALWAYS = ("run_id", "status", "verdict", "topo", "strategy", "compressor")
