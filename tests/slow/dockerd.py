@@ -15,14 +15,18 @@ from tests.slow.support import run
 
 START_LIMIT_S = 60.0
 REAL_TIME = Path("/sys/fs/cgroup/cpu/cpu.rt_runtime_us")
-"""Where the kernel has it, a container is given real-time by its daemon alone."""
+"""Where the kernel has it, containers have no real-time but what their daemon gives."""
 BOUNDED = "bounded"
 """A runtime of it for privileged containers where root lacks a capability."""
 
 
 @contextmanager
-def served() -> Iterator[Path]:
-    """The folder of a daemon that DOCKER_HOST names meanwhile."""
+def served(*, real_time: bool = False) -> Iterator[Path]:
+    """The folder of a daemon that DOCKER_HOST names meanwhile.
+
+    Args:
+        real_time: True for one whose containers may be given real-time; it starts none whose cgroups are a node's.
+    """
     with tempfile.TemporaryDirectory(prefix="lh-docker-") as name:
         place = Path(name)
         place.chmod(0o711)
@@ -30,7 +34,7 @@ def served() -> Iterator[Path]:
         command = ["dockerd", "--host", address, "--data-root", f"{place}/data", "--exec-root", f"{place}/exec"]
         command += ["--pidfile", f"{place}/pid", "--iptables=false", "--bridge=none"]
         command += ["--add-runtime", f"{BOUNDED}={Path(__file__).with_name('bounded_runc.py')}"]
-        if REAL_TIME.exists():
+        if real_time and REAL_TIME.exists():
             command += [f"--cpu-rt-runtime={REAL_TIME.read_text().strip()}"]
         with (place / "log").open("wb") as log, pytest.MonkeyPatch.context() as patch:
             process = subprocess.Popen(

@@ -20,7 +20,7 @@ IMAGE_LIMIT_S, RUN_LIMIT_S = 1000.0, 1200.0
 @pytest.fixture(scope="module")
 def command() -> Iterator[str]:
     """What `make try-image` says to type, with the image built; any runtime of Docker's but runc is the test's."""
-    with served():
+    with served(real_time=True):
         built = run("bash scripts/try-image.sh", IMAGE_LIMIT_S)
         assert built.returncode == 0, built.stderr
         said = built.stdout.strip()
