@@ -184,7 +184,7 @@ def _put(files: Any, way: tuple[Any, ...], value: int) -> None:
     new = VALUES[value % len(VALUES)]
     if isinstance(holder, dict) and value >= _RENAMED and len(way) > 2:
         holder[new if isinstance(new, str) else "evil"] = holder.pop(way[-1], None)
-    elif isinstance(holder, dict) or (isinstance(holder, list) and way[-1] < len(holder)):
+    elif isinstance(holder, dict) or (isinstance(holder, list) and way[-1] in range(len(holder))):
         holder[way[-1]] = copy.deepcopy(new)
 
 

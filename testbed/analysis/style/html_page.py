@@ -86,10 +86,14 @@ def text(value: object) -> str:
     """`value` as escaped text; missing is a dash."""
     if isinstance(value, Html):
         return value
-    return "-" if value is None else html.escape("".join(map(_shown, str(value))))
+    return "-" if value is None else html.escape(_shown(str(value)))
 
 
-def _shown(character: str) -> str:
+def _shown(words: str) -> str:
+    return words if words.isprintable() else "".join(map(_shown_one, words))
+
+
+def _shown_one(character: str) -> str:
     """A character of text; one that steers what is around it, as a change of direction does, is shown as unknown."""
     return character if character.isprintable() or character in _SPACES else "\N{REPLACEMENT CHARACTER}"
 
@@ -134,7 +138,8 @@ def named(picture: str, name: object, more: object) -> Html:
 
 def wide_figure(svg: str) -> str:
     """Return the place of an <svg> element that keeps its size on a phone and is scrolled there."""
-    return f'<div class="figure">{svg}</div>'
+    lines = map(_shown, svg.split("\n"))  # it holds names of a record too
+    return '<div class="figure">' + "\n".join(lines) + "</div>"
 
 
 def table(
