@@ -126,8 +126,6 @@ def within(differences: Sequence[float], most: float) -> str:
 
 Row = Mapping[str, str]
 """Cells of a row by the heads of their columns; `title` has the line above the table."""
-REPRESENTATIVE = ("none", "fp16", "int8", "qsgd", "efsignsgd", "topk", "dgc", "powersgd", "sz3", "signsgd")
-"""Compressors that pages show: the baseline, and the best known one or two of each kind."""
 _CELLS = re.compile(r"(?<!\\)\|")
 
 
