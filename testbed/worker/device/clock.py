@@ -87,7 +87,7 @@ class PhaseClock:
         self._open: list[_Open] = []
         self._since_s = self._due_s = self._charged_due_s = time.monotonic()
         self._cpu_since_s = self._meter.seconds()
-        self._stretch_due_s, self._stretch_late_s, self._stretch_device_s = self._due_s, 0.0, 0.0
+        self._on_time_s, self._stretch_late_s, self._stretch_device_s = self._due_s, 0.0, 0.0
         self._late_s = self._late_device_s = 0.0
 
     @property
@@ -151,7 +151,7 @@ class PhaseClock:
         late_s = time.monotonic() - self._due_s
         if late_s > self._stretch_late_s:
             self._stretch_late_s = late_s
-            self._stretch_device_s = self._due_s - self._stretch_due_s
+            self._stretch_device_s = self._due_s - self._on_time_s
 
     def restart(self, at_s: float) -> None:
         """Time begins at `at_s` (CLOCK_MONOTONIC), which is past: nothing was taken yet."""
@@ -187,9 +187,10 @@ class PhaseClock:
         return found if self.is_paced else dict.fromkeys(found)
 
     def take_late_device_s(self) -> float:
-        """Emulated seconds that the device has for what was late, from a stretch's begin to its latest mark; likewise.
+        """Emulated seconds that the device has for what was late: from when the rank was last in time until the mark.
 
-        They tell how lateness falls with the dilation: what the cores need stays, what the device has grows.
+        They tell how lateness falls with the dilation: what the cores need stays, what the device has grows. What was
+        slept before is of no use to what comes later.
         """
         device_s, self._late_device_s = self._late_device_s, 0.0
         return device_s / self.dilation
@@ -204,7 +205,7 @@ class PhaseClock:
         self._begin_stretch(self._due_s)
 
     def _begin_stretch(self, due_s: float) -> None:
-        self._stretch_due_s = due_s
+        self._on_time_s = due_s
         self._stretch_late_s = self._stretch_device_s = 0.0
 
     def _spend(self, seconds: float) -> None:
@@ -217,6 +218,7 @@ class PhaseClock:
         if left_s > 0:
             self._meter.pause()
             time.sleep(left_s)
+            self._on_time_s = self._due_s
             self._take_turn()
 
     def _take_turn(self) -> None:
@@ -242,7 +244,7 @@ class PhaseClock:
         now_s = time.monotonic()
         if now_s - entered_s > _WAITED_S:
             self.end_stretch()
-            self._due_s = self._stretch_due_s = self._charged_due_s = now_s
+            self._due_s = self._on_time_s = self._charged_due_s = now_s
             self._excess_s = {}
 
     def _charge(self) -> None:

@@ -136,7 +136,7 @@ class Step(StepEvent, name="step"):
     """Time by which the rank sent, and ended the step, later than its device would; null without pacing. What remains
     behind at the next send counts in that step's `late_s`."""
     late_device_s: Number | None
-    """Time that the device has for the stretches of work that `late_s` counts; null without pacing."""
+    """Time that the device has for what `late_s` counts; null without pacing."""
     queued_s: Number
     """Time that messages waited for a core."""
     payload_bytes: Count

@@ -210,6 +210,21 @@ def test_a_late_stretch_tells_what_the_device_has_for_it_up_to_its_latest_mark(t
     found = {"late_s": 0.05 + 0.15, "late_device_s": 0.1 + 0.02, "behind_s": 0.15}
     assert clock.take_lateness() == pytest.approx(found)
     assert clock.take_late_device_s() == 0.0
+
+
+def test_what_is_in_time_before_gives_no_time_to_what_is_late_after(time: FakeTime) -> None:
+    """Many ranks that compress at once share the cores, however long each of them has slept through backward."""
+    clock = _paced(2.0)
+    with clock.phase("backward", 0.5):
+        time.work(0.1)
+    with clock.phase("compress", 0.01):
+        time.work(0.12)
+    clock.mark()
+    clock.end_stretch()
+    assert clock.take_lateness() == pytest.approx({"late_s": 0.05, "late_device_s": 0.01, "behind_s": 0.05})
+
+
+def test_where_no_device_is_known_nothing_is_late(time: FakeTime) -> None:
     assert set(PhaseClock().take_lateness().values()) == {None}
 
 
