@@ -14,7 +14,7 @@ import torch
 from testbed.core.errors import InputError
 from testbed.worker.plugins import compressor_catalogue
 from testbed.worker.training.parts import build_parts
-from tests.distributed.harness import STRATEGIES, make_spec
+from tests.distributed.harness import HANG_S, STRATEGIES, make_spec
 from tests.distributed.trainings import Answers, Case, play
 
 COMPRESSORS = compressor_catalogue.names()
@@ -77,6 +77,8 @@ def _sample() -> set[tuple[str, str]]:
     return drawn | {(strategy, "none") for strategy in STRATEGIES}
 
 
+CASE_S = 1.5
+"""Seconds of a training after which all of them hang; alone one takes 0.1 to 0.2."""
 PRODUCT = [(strategy, compressor) for strategy in STRATEGIES for compressor in COMPRESSORS]
 SAMPLE = _sample()
 
@@ -92,9 +94,10 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     pairs = {pair for pair in PRODUCT if "-".join(pair) in chosen}
     pairs |= {(strategy, "none") for strategy in ("ddp", *(strategy for strategy, _ in pairs))}
     cases = [Case(name=" ".join(pair), spec=_given(*pair)) for pair in sorted(pairs) if not _refusal(*pair)]
-    return play(cases, 2, tmp_path_factory.mktemp("trained"))
+    return play(cases, 2, tmp_path_factory.mktemp("trained"), HANG_S + CASE_S * len(cases))
 
 
+@pytest.mark.timeout(2 * HANG_S + CASE_S * len(PRODUCT))  # the first waits for all trainings
 @pytest.mark.parametrize(
     ("strategy", "compressor"),
     [
