@@ -22,8 +22,8 @@ def test_it_takes_the_time_and_the_bytes_of_the_closed_form(
 ) -> None:
     """Ten megabytes of queue: nothing is dropped, as behind netem. Uplinks have half of the round trip each.
 
-    Large frames hold the ring to its time. Frames of 1500 bytes take the delay lines a core, so a slow machine, or a busy
-    one, decides how late they are: by 30 to 120 % on two cores. No ring is faster than its links.
+    Large frames hold the ring to its time. Those of 1500 bytes take the delay lines a core: a slow machine, or a busy
+    one, then decides how late they are, by 30 to 120 % on two cores. No ring is faster than its links.
     """
     topology = ["topo=star", f"workers={NODES}", "topo.rate='100 Mbit/s'", "topo.rtt='20 ms'", "topo.queue='10 MB'"]
     topology += [] if mtu_bytes == 1500 else [f"topo.mtu={mtu_bytes}"]
