@@ -88,6 +88,22 @@ enter() { # enter SECONDS|0 [--net] COMMAND...
         bash scripts/enter-root.sh "$place" "$place.bound" "$@"
 }
 
+# Runs make their cgroups in this machine's hierarchies, where they outlive who ends all processes in the root at once.
+remove_groups() {
+    local run group left
+    for _ in {1..50}; do # processes may be about to end
+        left=()
+        for run in "$place"/longhaul/runs/2*T*Z-*/; do
+            for group in /sys/fs/cgroup/{,*/}longhaul-"$(basename "$run")"-*; do
+                [ ! -d "$group" ] || [ -L "${group%/*}" ] || rmdir "$group" 2>/dev/null || left+=("$group")
+            done
+        done
+        [ ${#left[@]} != 0 ] || return 0
+        sleep 0.1
+    done
+    say "left behind: ${left[*]}"
+}
+
 step() { # step NAME ENTER'S ARGUMENTS: with the time that is left
     local name=$1 left_s=0 status=0
     shift
@@ -102,6 +118,8 @@ SECONDS=0
 mkdir -p "$(dirname "$place")" /run/longhaul
 exec 8>"$place.lock"
 flock -n 8 || { say "another call has $place"; exit 3; }
+remove_groups # of a call that was killed
+trap 'pkill -KILL -P $$ || true; remove_groups' EXIT
 [ "${1:-}" != --fresh ] || { shift; rm -rf "$place"; }
 [ $# = 0 ] || LIMIT_S=0
 [ -d "$place" ] || make_root
