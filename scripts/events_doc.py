@@ -16,6 +16,7 @@ from typing import get_type_hints
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts.generated import ROOT, kept
 from testbed.core.record.events import (
     gossip,
     kfac,
@@ -30,7 +31,6 @@ from testbed.core.record.events import (
 )
 from testbed.core.record.events.base import Event, Record, StepEvent, json_name, type_words
 
-ROOT = Path(__file__).resolve().parents[1]
 PATH, TABLE = ROOT / "docs" / "record-events.md", ROOT / "docs" / "tables" / "events.csv"
 _MEANINGS = {
     "t_s": "Emulated seconds since step 1 began.",
@@ -168,15 +168,10 @@ def _meanings(kind: type[Record]) -> dict[str, str]:
 
 
 def main() -> int:
-    wrong = False
-    for path, content in ((PATH, text()), (TABLE, table())):
-        if "--check" not in sys.argv:
-            path.write_text(content)
-        elif not path.exists() or path.read_text() != content:
-            wrong = True
-            name = path.relative_to(ROOT)
-            sys.stderr.write(f"{name} is not what testbed/core/record/events says: run scripts/events_doc.py\n")
-    return 1 if wrong else 0
+    files = {PATH: text(), TABLE: table()}
+    faults = list(kept(files, "testbed/core/record/events says", "events_doc.py", check="--check" in sys.argv))
+    sys.stderr.writelines(f"{fault}\n" for fault in faults)
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts.generated import ROOT, kept
 from testbed.core.record.metrics import METRICS
 
-ROOT = Path(__file__).resolve().parents[1]
 PATH, TABLE = ROOT / "docs" / "metrics.md", ROOT / "docs" / "tables" / "metrics.csv"
 _HEAD = """# Metrics
 
@@ -46,15 +46,10 @@ def table() -> str:
 
 
 def main() -> int:
-    wrong = False
-    for path, content in ((PATH, text()), (TABLE, table())):
-        if "--check" not in sys.argv:
-            path.write_text(content)
-        elif not path.exists() or path.read_text() != content:
-            wrong = True
-            name = path.relative_to(ROOT)
-            sys.stderr.write(f"{name} is not what testbed/core/record/metrics.py says: run scripts/metrics_doc.py\n")
-    return 1 if wrong else 0
+    files = {PATH: text(), TABLE: table()}
+    faults = list(kept(files, "testbed/core/record/metrics.py says", "metrics_doc.py", check="--check" in sys.argv))
+    sys.stderr.writelines(f"{fault}\n" for fault in faults)
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

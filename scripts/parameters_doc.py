@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from compressors.base.compressor import Compressor
 from experiments.common.page import between
+from scripts.generated import ROOT, kept
 from scripts.parameter_lines import Line, csv_text, is_to_be_given, lines, short, written
 from testbed.core.declaration import OPTIONAL, REQUIRED, Parameter, declaration
 from testbed.worker.data import partitions
@@ -37,7 +38,6 @@ from testbed.worker.methods.parameter_server.bounds import adaptive, baselines, 
 from testbed.worker.methods.parameter_server.messages import plan_request
 from topologies.parameters import Impairments
 
-ROOT = Path(__file__).resolve().parents[1]
 CONF, DOCS = ROOT / "experiments" / "conf", ROOT / "docs"
 PAGE, TABLE = DOCS / "parameters.md", DOCS / "tables" / "parameters.csv"
 GROUPS = {
@@ -281,11 +281,7 @@ def main(arguments: Sequence[str]) -> int:
     found = entries()
     counts = {target: len(several) for target, several in by_class(found).items()}
     wrong = [fault for entry in found for fault in faults(entry, counts[entry.target] > 1)]
-    for path, text in pages(found).items():
-        if "--check" not in arguments:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            wrong.append(f"{path.relative_to(ROOT)} is not what classes declare: run scripts/parameters_doc.py")
+    wrong += kept(pages(found), "classes declare", "parameters_doc.py", check="--check" in arguments, root=ROOT)
     for fault in dict.fromkeys(wrong):
         print(fault)
     return 1 if wrong else 0

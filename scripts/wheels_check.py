@@ -33,7 +33,7 @@ markers =
 timeout = 300
 filterwarnings = error
 """
-CONFTEST = '''"""What tests/conftest.py does for these tests in a clone."""
+CONFTEST = '''"""Settings and tiers that tests/conftest.py gives these tests in a clone."""
 
 import os
 
