@@ -25,7 +25,7 @@ def _flat(data: dict[str, Any], depth: int) -> Iterator[tuple[str, object]]:
 
 
 def _details(record: Record) -> Iterator[str]:
-    """What is too long for the table: everything below its depth, and what was asked."""
+    """Yield nested provenance that the table leaves out, and the spec, each to be opened."""
     deep = {key: value for key, value in record.provenance.items() if isinstance(value, dict)}
     for key, value in deep.items():
         yield html_page.disclosure(key, html_page.table(("", "value"), _flat(value, depth=4)))

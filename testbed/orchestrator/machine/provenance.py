@@ -135,7 +135,7 @@ def commit() -> str | None:
 
 
 def collect(runtime: str = "runc") -> dict[str, Any]:
-    """What does not depend on the run."""
+    """Return the provenance of this machine and clone, which all runs on it share."""
     changes = _said(*_GIT, "status", "--porcelain")
     return {
         "commit": _said(*_GIT, "rev-parse", "HEAD"),

@@ -87,7 +87,7 @@ def summarise(
 
 
 def _told(run: RunDir, path: Path) -> dict[str, Any]:
-    """What a file tells besides; a run is summarised without it too."""
+    """Return the object of an optional file; an empty one where it is missing or cannot be read."""
     try:
         return run.read_json(path) or {}
     except (OSError, ValueError):

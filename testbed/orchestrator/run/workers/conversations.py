@@ -104,7 +104,7 @@ class Conversations:
         hello = channel.receive()
         if hello is not None:
             if hello.get("event") != "hello" or hello.get("node") != node:
-                raise ValueError(f"{hello!r:.80} in place of its hello")
+                raise ValueError(f"expected its hello, found {hello!r:.80}")
             channel.send_welcome(self._greet(node))
             intake = Intake(self._nodes.index(node), node, self._most_steps)
             for message in channel.messages():
