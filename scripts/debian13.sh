@@ -88,6 +88,12 @@ enter() { # enter SECONDS|0 [--net] COMMAND...
         bash scripts/enter-root.sh "$place" "$place.bound" "$@"
 }
 
+end_children() { # a signal ends this script before what it waits for
+    local children=()
+    read -r -a children <"/proc/$$/task/$$/children" || true
+    [ ${#children[@]} = 0 ] || kill -KILL "${children[@]}" 2>/dev/null || true
+}
+
 # Runs make their cgroups in this machine's hierarchies, where they outlive who ends all processes in the root at once.
 remove_groups() {
     local run group left
@@ -119,7 +125,7 @@ mkdir -p "$(dirname "$place")" /run/longhaul
 exec 8>"$place.lock"
 flock -n 8 || { say "another call has $place"; exit 3; }
 remove_groups # of a call that was killed
-trap 'pkill -KILL -P $$ || true; remove_groups' EXIT
+trap 'end_children; remove_groups' EXIT
 [ "${1:-}" != --fresh ] || { shift; rm -rf "$place"; }
 [ $# = 0 ] || LIMIT_S=0
 [ -d "$place" ] || make_root
