@@ -170,9 +170,13 @@ class Profile:
     @property
     def codec_step_s(self) -> float:
         """Seconds of one step's compression and decompression; the mean of a cycle."""
+        return sum(self.codec_s(*each) for each in self.codec_rounds) / self.cycle_steps
+
+    @property
+    def codec_rounds(self) -> list[tuple[int, int]]:
+        """Pairs (elements, round) of all buckets; some may have no such round, and then it takes no time."""
         rounds = range(max((len(bucket.rounds) for bucket in self.codec), default=0))
-        cycle_s = sum(self.codec_s(elements, round_) for elements in self.buckets for round_ in rounds)
-        return cycle_s / self.cycle_steps
+        return [(elements, round_) for elements in self.buckets for round_ in rounds]
 
     @property
     def work_step_s(self) -> float:

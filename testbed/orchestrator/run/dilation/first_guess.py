@@ -63,7 +63,8 @@ class Load:
     compute_s: float
     """Emulated: of one worker."""
     codec_cpu_s: float
-    """Part of `compute_cpu_s` that an exchange takes, all at once; 0 if the run ends before the first."""
+    """Part of `compute_cpu_s` that all workers begin at once: all the codec of a rare exchange, and else the longest
+    round of a bucket; 0 if the run ends before the first exchange."""
     codec_s: float
     """Part of `compute_s` that the device gives it."""
     evaluate_cpu_s: float
@@ -84,6 +85,8 @@ class Load:
         steps, named = cpu.cycle_steps, str(spec.strategy.params.get("collective", GLOO))
         regions = ranks_of_regions(spec.topology) if spec.strategy.params.get("replicas") == "region" else []
         exchanges = steps <= (spec.steps or steps)
+        longest = sorted(cpu.codec_rounds, key=lambda each: cpu.codec_s(*each))[-1:]
+        begun = longest if steps == 1 else cpu.codec_rounds
         inside = [Traffic.of(dense, spec.topology.only(ranks), "ring") for ranks in regions if len(ranks) > 1]
         return cls(
             workers=spec.workers,
@@ -91,8 +94,8 @@ class Load:
             steps=steps,
             compute_cpu_s=steps * cpu.cpu_step_s,
             compute_s=steps * device.step_s,
-            codec_cpu_s=steps * cpu.codec_step_s * exchanges,
-            codec_s=steps * device.codec_step_s * exchanges,
+            codec_cpu_s=sum(cpu.codec_s(*each) for each in begun) * exchanges,
+            codec_s=sum(device.codec_s(*each) for each in begun) * exchanges,
             evaluate_cpu_s=steps * cpu.evaluate_cpu_s / spec.evaluate_every,
             exchange=Traffic.of(collectives, spec.topology, named),
             chains=Traffic.of_chains(chains, spec.topology, scaled_chunk_bytes(spec.scale)),
@@ -115,8 +118,9 @@ class Load:
     def late_share(self, k: float) -> float:
         """Of a cycle's emulated time, how late its messages are to be expected."""
         late_s = max(0.0, self.needed_s - k * self.compute_s) + self.contended_s(k)
-        if self.steps > 1:  # what other steps have left over comes too early for it
-            late_s = max(late_s, COLD_CODEC * self.codec_cpu_s * self._crowd - k * self.codec_s)
+        # what is left over before it comes too early for a codec: workers sleep through it, and then all begin at once
+        crowd = COLD_CODEC * self._crowd if self.steps > 1 else max(1.0, self.workers / self.cores)
+        late_s = max(late_s, self.codec_cpu_s * crowd - k * self.codec_s)
         wake_ups = self.steps if self.inside.cpu_s else 1
         late_s += WAKE_UP_S * max(0.0, self.workers / self.cores - 1) * wake_ups
         return late_s / (k * self.cycle_s)

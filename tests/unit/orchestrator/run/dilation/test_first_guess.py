@@ -206,6 +206,20 @@ def test_the_codec_of_a_rare_exchange_finds_cores_busy_and_caches_cold() -> None
     assert Load.of(ends_before, compressed, compressed, 2).late_share(1.0) < 1e-3
 
 
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_a_codec_cannot_use_the_time_that_a_paced_device_left_before_it(buckets: int) -> None:
+    """Workers sleep through that, and then all begin at once; with several buckets each time."""
+    asked, whole = spec(two_regions.build(workers=4)), profile(0.01, 0.11)
+    codec = (CodecTimes(elements=10, rounds=(("compress", 0.1 / buckets),)),)
+    cpu = dataclasses.replace(whole, codec=codec, buckets=(10,) * buckets)
+    device = profile(0.5, 0.0).with_codec_of(cpu, speedup=2.0)
+    load = Load.of(asked, cpu, device, 2)
+    late_s = load.late_share(1.0) * load.cycle_s
+    assert late_s == pytest.approx((0.1 * 2 - 0.05) / buckets, abs=1e-3)
+    assert not load.fits(1.0)
+    assert load.fits(choose(asked, cpu, device, 2))
+
+
 @pytest.mark.parametrize(("cpu_s", "late", "chosen"), [(0.1, 0.0072, 2.1), (0.2, 0.0143, 2.5), (0.3, 0.0215, None)])
 def test_where_only_the_largest_dilation_may_do_it_is_tried(cpu_s: float, late: float, chosen: float | None) -> None:
     """It is refused only if it would be later than a `valid` run may be."""
