@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pytest
 
+from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import summary_faults
 from testbed.orchestrator.emulation.containers.runc_container import container_name
 from testbed.orchestrator.machine import cleanup
@@ -30,6 +31,11 @@ def worker_process(run_id: str, node: str) -> int:
         and any(group in f"{line}/" for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
     )
     return found
+
+
+def is_being_sealed(run: RunDir) -> bool:
+    """True from the first derived file on, which its writer names after it while it is not whole."""
+    return any(path.name.lstrip(".").startswith(("samples.", "metrics.", "report.")) for path in run.path.iterdir())
 
 
 class Endings:
@@ -78,7 +84,7 @@ class Endings:
     def test_impatience_while_sealing_does_not_spoil_the_record(self, running: Longhaul) -> None:
         """A second and third Ctrl-C, and a `list` beside it, while the first one's record is being sealed."""
         os.killpg(running.process.pid, signal.SIGINT)
-        wait_until((running.run.path / ".summary.json").exists, 60, "the sealing to begin")
+        wait_until(lambda: is_being_sealed(running.run), 60, "the sealing to begin", every_s=0.01)
         os.killpg(running.process.pid, signal.SIGINT)
         assert '"running"' in listed(running.runs) or running.run.summary.exists()
         with contextlib.suppress(ProcessLookupError):
