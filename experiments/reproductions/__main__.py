@@ -108,7 +108,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--runs", type=Path, default=RUNS_ROOT, metavar="DIR", help="where runs are kept")
     parser.add_argument("--results", type=Path, default=FOLDER, metavar="DIR", help="takes NAME/result.json")
     parser.add_argument("--pages", type=Path, default=PAGES, metavar="DIR", help="has NAME.md")
-    parser.add_argument("--table", type=Path, default=overview.PAGE, metavar="FILE", help="has the table of all")
+    parser.add_argument("--table", type=Path, default=overview.PAGE, metavar="FILE", help="counts the verdicts")
     parser.add_argument(
         "--artifact", type=Path, default=overview.ARTIFACT, metavar="FILE", help="has the map of claims"
     )

@@ -122,6 +122,11 @@ def judge(evidence: Evidence) -> Judgement:
     return Judgement(mean, interval, verdict, reaches, evidence.repeats, missing, caps, is_above)
 
 
+def in_words(standing: str) -> str:
+    """Return how pages name a verdict, or why there is none."""
+    return "not reproduced" if standing == "not" else standing
+
+
 def least(claimed: float) -> float:
     """Return the ratio from which a claim counts as reproduced."""
     return 1 + SHARE_OF_THE_GAIN * (claimed - 1)

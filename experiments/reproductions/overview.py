@@ -1,5 +1,5 @@
-"""The ledger of all systems in README.md and docs/reproductions.md, from the recorded results, and the list of
-benchmarks in docs/artifact.md."""
+"""The ledger of all systems in README.md and their counts in docs/reproductions.md, from the recorded results, and the
+list of benchmarks in docs/artifact.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.common.page import between
 from experiments.common.papers.claim import CLASSES, OWN, PAPERS
 from experiments.common.papers.declaration import FOLDER, System, find_systems
 from experiments.common.tables import number, table
-from experiments.reproductions.ledger import VERDICTS
+from experiments.reproductions.ledger import VERDICTS, in_words
 from experiments.reproductions.outcome import judged_again
 from experiments.reproductions.plan import MAX_S
 from testbed.core.errors import InputError
@@ -27,7 +27,7 @@ PAGE = CLONE / "docs" / "reproductions.md"
 ARTIFACT = CLONE / "docs" / "artifact.md"
 README = CLONE / "README.md"
 _SHORT = {PAPERS: "paper", OWN: "own"}
-TABLE_REGION, FIGURES_REGION, LEDGER_REGION = "reproductions", "figures", "ledger"
+ALL_REGION, FIGURES_REGION, LEDGER_REGION = "reproductions", "figures", "ledger"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Recorded:
     @property
     def standing(self) -> str:
         """The verdict, and which others its interval reaches; or why there is none."""
-        standing = str(self.result.get("standing", "not measured"))
+        standing = in_words(str(self.result.get("standing", "not measured")))
         reaches = self.result.get("reaches")
         return f"{standing} (interval reaches {', '.join(reaches)})" if reaches else standing
 
@@ -87,10 +87,9 @@ def write(results: Path = FOLDER, page: Path = PAGE, artifact: Path = ARTIFACT, 
         InputError: a page or its region is not there, or a result cannot be read.
     """
     all_of = recorded(find_systems(None), results)
-    ledger = f"{counts_line(all_of)}\n\n{ledger_table(all_of, 'docs/')}"
     for path, name, content in (
-        (readme, LEDGER_REGION, ledger),
-        (page, TABLE_REGION, f"{counts_line(all_of)}\n\n{ledger_table(all_of)}\n\n{minutes_line(all_of)}"),
+        (readme, LEDGER_REGION, f"{counts_line(all_of)}\n\n{ledger_table(all_of)}"),
+        (page, ALL_REGION, f"{counts_line(all_of)}\n\n{minutes_line(all_of)}"),
         (artifact, FIGURES_REGION, benchmarks_list()),
     ):
         try:
@@ -104,24 +103,20 @@ def counts_line(all_of: Sequence[Recorded]) -> str:
     parts = []
     for kind in CLASSES:
         counts = Counter(one.verdict or "without a verdict" for one in all_of if one.system.terms.kind == kind)
-        said = [f"{counts[name]} {name}" for name in (*VERDICTS, "without a verdict") if counts[name]]
+        said = [f"{counts[name]} {in_words(name)}" for name in (*VERDICTS, "without a verdict") if counts[name]]
         if said:
             parts.append(f"{kind}: {counts.total()} system{'s' * (counts.total() > 1)}, {', '.join(said)}")
     line = "; ".join(parts)
     return f"{line[:1].upper()}{line[1:]}."
 
 
-def ledger_table(all_of: Sequence[Recorded], pages: str = "") -> str:
-    """Return a row for each system.
-
-    Args:
-        pages: folder of the pages, as the page with the table has it.
-    """
+def ledger_table(all_of: Sequence[Recorded]) -> str:
+    """Return a row for each system, with its page as README.md has it."""
     return table(
         ("system", "class", "claimed", "emulated", "95 % interval", "repeats", "verdict"),
         [
             (
-                f"[{one.system.name}]({pages}reproductions/{one.system.name}.md)",
+                f"[{one.system.name}](docs/reproductions/{one.system.name}.md)",
                 _SHORT[one.system.terms.kind],
                 number(one.system.claimed),
                 number(one.emulated),

@@ -10,18 +10,23 @@ from typing import Any
 from experiments.common.page import between
 from experiments.common.papers.claim import PAPERS
 from experiments.common.papers.declaration import System
-from experiments.common.tables import number, table
-from experiments.reproductions.ledger import least
+from experiments.common.tables import Extract, csv_text, extracted, number, table
+from experiments.reproductions.ledger import in_words, least
 from experiments.reproductions.outcome import interval_words
 from testbed.core.errors import InputError
 
 REGIONS = ("claim", "set_up", "reproduction")
 Content = Mapping[str, Any]
 """Content of `result.json`."""
+_SHOWN = Extract(
+    lambda row: "ours" in row and row["kind"] == "emulated",
+    ("case", "ours", "best baseline", "ratio of repeats", "verdicts"),
+)
+"""The emulated cases; what is simulated and each configuration stand in the file of all."""
 
 
 def write(system: System, content: Content, pages: Path) -> None:
-    """Rewrite the regions of the system's page.
+    """Rewrite the regions of the system's page, and the file of its tables beside.
 
     Raises:
         InputError: there is no such page, or it lacks a region.
@@ -33,6 +38,9 @@ def write(system: System, content: Content, pages: Path) -> None:
         for name in REGIONS:
             text = between(text, name, made[name](system, content))
         path.write_text(text)
+        if _has_figures(content):
+            (pages.parent / "tables").mkdir(exist_ok=True)
+            (pages.parent / "tables" / f"{_name_of_tables(system)}.csv").write_text(csv_text(_tables(system, content)))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: the page of SYSTEM={system.name} cannot be written: {error}") from error
 
@@ -54,27 +62,40 @@ def set_up_region(system: System, content: Content) -> str:
 
 
 def result_region(system: System, content: Content) -> str:
-    """Return standing, reasons and tables."""
+    """Return standing, reasons, and the cases that were emulated."""
     file = f"[result.json](../../experiments/reproductions/{system.folder}/result.json)"
     said = [f"**{_headline(content)}**", *_reasons(content)]
     runs = sorted(run for side in content["runs"].values() for run in side)
     if not content["cases"]:
         return "\n".join([*said, "", f"{len(runs)} runs, older than the ledger: {file}."])
     machines = "; ".join(content["machines"]) or "machine not recorded"
-    made = f"{machines}; {len(runs)} runs that count, first {runs[0]}, last {runs[-1]}: {file}." if runs else f"{file}."
+    made = f"{machines}; {len(runs)} runs that count: {file}." if runs else f"{file}."
     parts = ["\n".join(said)]
-    if any(arm["figures"] for case in content["cases"] for arm in case["arms"].values()):
-        parts += [cases_table(content), arms_table(system, content)]
-        parts.append(f"Condition: {content['condition'].split('; not made: ')[0]}.")
+    if _has_figures(content):
+        page = f"docs/reproductions/{system.name}.md"
+        parts.append(extracted(_tables(system, content), _name_of_tables(system), page, _SHOWN))
     parts.append(made)
     return "\n\n".join(parts)
+
+
+def _has_figures(content: Content) -> bool:
+    return any(arm["figures"] for case in content["cases"] for arm in case["arms"].values())
+
+
+def _name_of_tables(system: System) -> str:
+    return f"{system.name}-cases"
+
+
+def _tables(system: System, content: Content) -> str:
+    """Return all cases, then the configurations of all of them."""
+    return f"{cases_table(content)}\n\nConfigurations\n\n{arms_table(system, content)}"
 
 
 def _headline(content: Content) -> str:
     """Return claimed and emulated ratio, and the verdict or why there is none."""
     emulated = "no ratio counts" if content["emulated"] is None else f"emulated {content['emulated']:.3g}"
     missing = content["repeats"]["missing"]
-    said = f"Claimed {content['claimed']:.3g}, {emulated}{interval_words(content)}: {content['standing']}"
+    said = f"Claimed {content['claimed']:.3g}, {emulated}{interval_words(content)}: {in_words(content['standing'])}"
     return f"{said}, {missing} more needed." if missing else f"{said}."
 
 

@@ -1,7 +1,6 @@
 """All-reduces, emulated where a cluster was really measured: one replayed bucket of the published size.
 
-Frames here carry 1,448 bytes of payload, 8,949 on the cluster; links are faster by what that costs. TCP is CUBIC, as
-on the cluster, and counts emulated seconds.
+Packets have the cluster's size. TCP is CUBIC, as there, and counts emulated seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from testbed.core.costs.sockets import MIB
 from testbed.core.models.model import Layer, Model
 from testbed.core.models.model_file import model_to_json
 from testbed.core.record.run_directory import write_json
-from testbed.core.spec.paths import WIRE_RATIO
 from testbed.orchestrator.machine.clone import RUNS_ROOT
 
 TABLE_WITHOUT_POINTS = True
@@ -75,9 +73,9 @@ def table(size_mib: int) -> Model:
 def overrides(library: str, nodes: int, link: str, model: Path) -> tuple[str, ...]:
     """The arguments of a point's run."""
     cluster = aws(nodes, link)
-    rate_bit_s = cluster.rate_bit_s * WIRE_RATIO / cluster.wire_ratio
     return (
-        *("topo=star", f"workers={nodes}", f"topo.rate='{rate_bit_s / 1e6:.3f} Mbit/s'", "topo.lan_rate='10 Gbit/s'"),
+        *("topo=star", f"workers={nodes}", f"topo.mtu={cluster.mtu_bytes}"),
+        *(f"topo.rate='{cluster.rate_bit_s / 1e6:.3f} Mbit/s'", "topo.lan_rate='10 Gbit/s'"),
         *(
             f"topo.rtt='{1e3 * cluster.round_trip_s / 2:g} ms'",
             f"topo.queue='{_QUEUE}'",

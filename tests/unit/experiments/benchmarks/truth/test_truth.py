@@ -10,7 +10,7 @@ import pytest
 
 from experiments.benchmarks.truth import foretold, measure, published, tables, training
 from experiments.benchmarks.truth.published import LINKS
-from testbed.core.costs.sockets import MIB
+from testbed.core.costs.sockets import MIB, Cluster
 from testbed.core.errors import InputError
 from testbed.core.models.model_file import model_faults, model_to_json
 from testbed.core.record.run_directory import write_json
@@ -52,6 +52,8 @@ def test_points_are_the_shaped_all_reduces_and_can_be_run(library: str, tmp_path
     found = resolve(measure.overrides(library, 8, "1ms 5G", model))
     assert not found.faults
     assert found.spec.topology.farthest_rtt_s == pytest.approx(0.002, rel=0.1)
+    assert Cluster.of(found.spec.topology).rate_bit_s == pytest.approx(published.aws(8, "1ms 5G").rate_bit_s)
+    assert found.spec.topology.mtu_bytes == published.MTU_BYTES
 
 
 def made(nodes: int, link: str, size_mib: int, exposed_s: float) -> dict[str, Any]:
