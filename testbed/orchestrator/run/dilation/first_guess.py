@@ -63,8 +63,9 @@ class Load:
     compute_s: float
     """Emulated: of one worker."""
     codec_cpu_s: float
-    """Part of `compute_cpu_s` that all workers begin at once: all the codec of a rare exchange, and else the longest
-    round of a bucket; 0 if the run ends before the first exchange."""
+    """Part of `compute_cpu_s` that all workers begin at once; 0 if the run ends before the first exchange.
+
+    All the codec of a rare exchange, and else the longest round of a bucket."""
     codec_s: float
     """Part of `compute_s` that the device gives it."""
     evaluate_cpu_s: float

@@ -32,8 +32,10 @@ PAGE = (
 
 @pytest.fixture
 def places(runs: Path, tmp_path: Path) -> Places:
-    (tmp_path / "made.md").write_text(PAGE)
-    return Places(runs=runs, results=tmp_path / "results", pages=tmp_path)
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "made.md").write_text(PAGE)
+    return Places(runs=runs, results=tmp_path / "results", pages=pages)
 
 
 def test_with_all_runs_of_a_repeat_there_none_is_made_and_all_is_written(
@@ -48,9 +50,10 @@ def test_with_all_runs_of_a_repeat_there_none_is_made_and_all_is_written(
     assert (content["emulated"], content["verdict"], content["standing"]) == (1.6, None, "one repeat, no verdict")
     page = (places.pages / "made.md").read_text()
     assert "before" not in page and page.endswith("<!-- reproduction: end -->\n\n## End\n")
-    assert "| resnet18 | emulated | - | 1 (new) | 1.6 (old) | 1.600 of 1 | 6 not made, 3 valid |" in page
-    assert "| resnet18 | simulated | - | 2 (new) | 2.2 (old) | 1.100 of 1 | 2 valid |" in page
-    assert "| resnet18 | emulated | slow (baseline) | 1.8 | - | 3 | 2 not made, 1 valid |" in page
+    assert "| resnet18 | 1 (new) | 1.6 (old) | 1.600 of 1 | 6 not made, 3 valid |" in page
+    all_rows = (places.pages.parent / "tables" / "made-cases.csv").read_text()
+    assert ",resnet18,simulated,-,2 (new),2.2 (old),1.100 of 1,2 valid," in all_rows
+    assert 'Configurations,resnet18,emulated,,,,,"2 not made, 1 valid",slow (baseline),1.8,-,3' in all_rows
     assert "repeat 1 of 3: 5 of 5 runs are there" in capsys.readouterr().out
 
 
@@ -142,7 +145,7 @@ def test_a_page_names_the_machines_that_have_made_its_runs(places: Places) -> No
         make_run(places.runs, one, kernel=kernel)
     reproduce(system(TRIALS), places)
     made = "2 cores (a processor), Linux"
-    assert f"\n{made} 6.1; {made} 6.9; 5 runs that count, first " in (places.pages / "made.md").read_text()
+    assert f"\n{made} 6.1; {made} 6.9; 5 runs that count: [" in (places.pages / "made.md").read_text()
 
 
 def test_runs_of_an_earlier_full_call_stay_in_the_result(places: Places) -> None:
@@ -165,9 +168,7 @@ def test_a_case_of_an_earlier_full_call_that_lacks_a_baseline_decides_nothing(pl
 
 
 @pytest.mark.tier("all")
-def test_what_is_invalid_is_made_again_after_all_systems(
-    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_invalid_is_made_again_after_all_systems(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def make(one: TrialRequest, runs_root: Path, **_: object) -> RunDir:
@@ -177,7 +178,7 @@ def test_what_is_invalid_is_made_again_after_all_systems(
 
     monkeypatch.setattr(runner, "make", make)
     monkeypatch.setattr(command, "_write_overview", lambda _: None)
-    (tmp_path / "other.md").write_text(PAGE)
+    (places.pages / "other.md").write_text(PAGE)
     first = system([trial(arm="new"), trial(arm="old")])
     other = dataclasses.replace(system([trial("resnet50", arm=arm) for arm in ("new", "old")]), name="other")
     kept = Kept(places.runs)
@@ -263,7 +264,8 @@ def test_the_last_line_says_system_claimed_emulated_verdict(places: Places, caps
     assert command.main(["fedbuff", "--tables", *where]) == 0
     last = "fedbuff: claimed 3.3, emulated -, verdict - (no repeats, no verdict; 3 repeats missing)"
     assert capsys.readouterr().out.splitlines()[-1] == last
-    assert "| 3.30 | - | - | 0 |" in table.read_text() and "| 3.30 |" in readme.read_text()
+    assert "13 systems, 13 without a verdict" in table.read_text()
+    assert "| 3.30 | - | - | 0 |" in readme.read_text()
     assert "`grace` (" in artifact.read_text()
 
 
