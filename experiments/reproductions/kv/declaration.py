@@ -69,7 +69,7 @@ BASELINES = ("dense", "dense, int4")
 BESIDE = ("InfiniGen, at once", "moved once", "moved once, CacheGen")
 """The first is no paper's; the others need all of the cache's room at the near side."""
 QUICK = {"host": ("InfiniGen", "ShadowKV", *BASELINES)}
-"""What ten minutes allow: the case of the papers, and the one with the larger ratio."""
+"""Arms that are made unasked: the case of the papers, which has the larger ratio, in ten minutes."""
 CANDIDATES = tuple(arm for arm in ARMS if arm not in (*BASELINES, *BESIDE))
 
 
