@@ -29,7 +29,7 @@ class Link:
     """Of computing one token: assumed."""
     prefill_s: float
     dilation: int
-    """Dilation at which all runs were valid.
+    """Dilation at which InfiniGen, both baselines and, on the host link, ShadowKV were valid.
 
     At 2 between data centres and at 16 on the host link phases were late by 5 and 3 % of a run: a token's messages take
     a core 9 ms beside."""
