@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.benchmarks.timelines.measure import PHASES
+from experiments.benchmarks.timelines.measure import MIN_PHASE_S, PHASES
 from experiments.common.tables import Found, number, table
-
-_MIN_PHASE_S = 0.001
-"""Shorter phases are timed by when a sleeping process wakes up, not by their device."""
 
 
 def timelines(points: Sequence[Found]) -> str:
@@ -25,7 +22,7 @@ def _row(point: Found) -> list[str]:
     errors = [
         found["measured"][phase] / found["wanted"][phase] - 1
         for phase in PHASES
-        if found["wanted"][phase] > _MIN_PHASE_S
+        if found["wanted"][phase] > MIN_PHASE_S
     ]
     return [
         asked["model"],

@@ -34,10 +34,13 @@ def gpt2(width: int, depth: int, *, tokens: int, vocabulary: int = 50257, positi
 
 
 def vit(width: int, depth: int, *, patch: int = 16, image: int = 224, classes: int = 1000) -> Iterator[Layer]:
-    """Dosovitskiy et al., ICLR 2021, arXiv:2010.11929, as in torchvision: no layer before the classifier."""
+    """Dosovitskiy et al., ICLR 2021, arXiv:2010.11929, as in torchvision: no layer before the classifier.
+
+    The token comes after the patches, to which it is put: in backward its gradient is ready before theirs.
+    """
     patches = (image // patch) ** 2
-    yield Layer("token", ((1, 1, width),), 0.0)
     yield Layer("patches", ((width, 3, patch, patch), (width,)), 2.0 * width * 3 * patch * patch * patches)
+    yield Layer("token", ((1, 1, width),), 0.0)
     yield Layer("positions", ((1, patches + 1, width),), 0.0)
     for block in range(depth):
         yield from _pre_norm(f"block{block}", width, patches + 1)
