@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import random
 import shutil
 import subprocess
@@ -74,6 +75,17 @@ def has_slurm() -> bool:
 
 
 @functools.cache
+def takes_fonts() -> bool:
+    """On Debian 12, whose fonts are asked for, always: there a font that is missing is a fault."""
+    system = platform.freedesktop_os_release()
+    if (system["ID"], system.get("VERSION_ID")) == ("debian", "12"):
+        return True
+    from testbed.worker.data.glyph_images import font_faults  # numpy and Pillow, which most sessions need not wait for
+
+    return not font_faults()
+
+
+@functools.cache
 def has_grafana_data() -> bool:
     return lacking() is None
 
@@ -86,6 +98,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "chromium": (has_chromium, "need Chromium (make setup-browser installs it)"),
     "docker": (has_docker, "need root, dockerd and docker (apt-get install docker.io)"),
     "slurm": (has_slurm, "need root and Slurm (apt-get install munge slurm-client slurmctld slurmd)"),
+    "fonts": (takes_fonts, "draw images from Debian 12's fonts, to the byte (workloads glyphs and tiny_vit)"),
     "grafana_data": (has_grafana_data, "need Node and @grafana/data (npm ci --prefix dashboards/grafana_data)"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tempfile
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -105,7 +106,11 @@ def value(server: Server, expression: str, elapsed_s: float) -> float | None:
 def dumped(data: Path) -> set[str]:
     """All samples of a data directory, a line each."""
     (data / "wal").mkdir(exist_ok=True)  # a server makes one; without, promtool reads nothing
-    done = subprocess.run(["promtool", "tsdb", "dump", str(data)], capture_output=True, text=True, check=True)
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "data").mkdir()  # in which promtool 2.53 puts what it needs besides
+        command = ["promtool", "tsdb", "dump", str(data.resolve())]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
+    assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines())
 
 

@@ -22,6 +22,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.mark.fonts
 def test_the_images_are_those_that_were_measured_and_the_spec_is_told() -> None:
     assert Glyphs().data_hash() == glyph_images.glyph_images().sha256 == SHA256
     for pixels, labels in (glyph_images.glyph_images().train, glyph_images.glyph_images().test):
@@ -31,6 +32,7 @@ def test_the_images_are_those_that_were_measured_and_the_spec_is_told() -> None:
     assert len(set(glyph_images.CHARACTERS)) == len(glyph_images.CHARACTERS) == 45
 
 
+@pytest.mark.fonts
 def test_training_and_test_images_are_drawn_apart() -> None:
     train, test = glyph_images.glyph_images().train[0], glyph_images.glyph_images().test[0]
     assert len(train) == 40_000 == Glyphs().samples()
@@ -72,6 +74,7 @@ def test_a_cache_is_used_checked_and_replaced(tmp_path: Path, monkeypatch: pytes
         glyph_images.glyph_images.cache_clear()
 
 
+@pytest.mark.fonts
 def test_images_need_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glyph_images, "TRAIN_IMAGES", 2)
     monkeypatch.setattr(glyph_images, "TEST_IMAGES", 2)
@@ -83,6 +86,7 @@ def test_images_need_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         glyph_images.glyph_images.cache_clear()
 
 
+@pytest.mark.fonts
 def test_every_font_that_is_missing_or_another_is_named_with_its_package(tmp_path: Path) -> None:
     for face in FACES[2:]:
         (tmp_path / face.file).parent.mkdir(parents=True, exist_ok=True)
@@ -114,6 +118,7 @@ def test_setup_installs_all_fonts() -> None:
     assert {face.file.split("/")[1] for face in FACES} == PACKAGES.keys()
 
 
+@pytest.mark.fonts
 def test_a_global_batch_does_not_depend_on_the_number_of_workers() -> None:
     workload, whole = Glyphs(), Glyphs()
     for step in (0, 312, 313):  # an epoch ends after 312.5 steps
@@ -123,6 +128,7 @@ def test_a_global_batch_does_not_depend_on_the_number_of_workers() -> None:
         assert torch.equal(torch.cat([part[1] for part in parts]), labels)
 
 
+@pytest.mark.fonts
 def test_an_epoch_covers_every_image_once() -> None:
     _, labels = glyph_images.glyph_images().train
     drawn = [
@@ -143,6 +149,7 @@ def test_the_model_follows_from_the_seed_alone() -> None:
     assert not torch.equal(next(Glyphs().model(6).parameters()), next(first.parameters()))
 
 
+@pytest.mark.fonts
 def test_the_loss_falls_and_evaluation_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     train, (pixels, labels) = glyphs._data()
     monkeypatch.setattr(glyphs, "_data", lambda: (train, (pixels[:500], labels[:500])))

@@ -23,6 +23,8 @@ from testbed.worker.workloads.glyphs import Glyphs
 from testbed.worker.workloads.replay import Replay
 from testbed.worker.workloads.sensors import Sensors
 
+OF_FONTS = pytest.param(Glyphs(), marks=pytest.mark.fonts)
+
 
 def test_those_that_are_said_to_have_labels_have_them() -> None:
     named = {}
@@ -51,7 +53,7 @@ def test_an_attribute_of_that_name_is_no_method() -> None:
     assert not is_labelled(workload)
 
 
-@pytest.mark.parametrize("workload", [Digits(), Glyphs()], ids=["digits", "glyphs"])
+@pytest.mark.parametrize("workload", [Digits(), OF_FONTS], ids=["digits", "glyphs"])
 def test_labels_of_images_are_what_is_to_be_found(workload: NumberedWorkload) -> None:
     labels = workload.labels()
     assert labels.dtype == torch.int64 and labels.shape == (workload.samples(),)
@@ -85,7 +87,7 @@ def test_of_files_shorter_than_a_sample_those_with_a_beginning_have_a_label(tmp_
 
 
 @pytest.mark.parametrize(
-    "workload", [Blocks(), Bytelm(), Digits(), Glyphs(), Sensors()], ids=lambda one: type(one).__name__
+    "workload", [Blocks(), Bytelm(), Digits(), OF_FONTS, Sensors()], ids=lambda one: type(one).__name__
 )
 def test_losses_of_samples_are_in_order_and_their_mean_is_the_loss(workload: NumberedWorkload) -> None:
     model, chosen = workload.model(0), torch.tensor([5, 0, 3])
