@@ -1,10 +1,10 @@
 """System calls that nothing in a node may make: one table, for runc and for processes that load a filter themselves.
 
 A list of what is denied, not of what is allowed: a user's plug-in may do what a program does, but not make or enter
-namespaces, mount, trace, load code into the kernel, set the machine's clock, or open sockets other than those of Unix,
-IP and netlink. Most of it the lack of capabilities and the namespaces refuse already; the filter keeps it from the
-kernel's code altogether. `clone3` passes its flags by pointer, which no filter can see: it is denied as unknown, and
-the C library falls back to `clone`.
+namespaces, mount, trace, load code into the kernel, set the machine's clock, open sockets other than those of Unix,
+IP and netlink, or leave values on files that all nodes read, as locks and watches do. Most of it the lack of
+capabilities and the namespaces refuse already; the filter keeps it from the kernel's code altogether. `clone3` passes
+its flags by pointer, which no filter can see: it is denied as unknown, and the C library falls back to `clone`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "process_madvise": (440, 440),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
+    # who reads a file that other nodes read too
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "inotify_add_watch": (254, 27),
     # what has often been a way into the kernel
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
@@ -85,7 +89,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 """Refused with EPERM. Numbers on x86-64 and aarch64; None where there is no such call."""
-CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
+CLONE, CLONE3, SOCKET, FCNTL = (56, 220), (435, 435), (41, 198), (72, 25)
 NEW_NAMESPACES = {
     "CLONE_NEWNS": 0x00020000,
     "CLONE_NEWCGROUP": 0x02000000,
@@ -98,6 +102,18 @@ NEW_NAMESPACES = {
 """`clone` with one of these is refused; the eighth, for time, no flag of `clone` can ask for."""
 SOCKET_FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 """All that a process in a node may open."""
+
+FILE_COMMANDS = {
+    "F_GETLK": 5,
+    "F_OFD_GETLK": 36,
+    "F_OFD_SETLK": 37,
+    "F_OFD_SETLKW": 38,
+    "F_SETLEASE": 1024,
+    "F_NOTIFY": 1026,
+    "F_SET_RW_HINT": 1036,
+}
+"""`fcntl` with one of these is refused. A lock holds two numbers of 63 bits, also on a file that nobody can write to:
+F_GETLK and /proc/locks tell them to other nodes. To take a lock, or to fail, tells one bit."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,7 @@ def runc_config(machine: str) -> dict[str, Any]:
     found = architecture(machine)
 
     def refused(name: str, number: int = errno.EPERM, **argument: Any) -> dict[str, Any]:
-        arguments = [{"index": 0, **argument}] if argument else []
+        arguments = [{"index": 0} | argument] if argument else []
         return {"names": [name], "action": "SCMP_ACT_ERRNO", "errnoRet": number, "args": arguments}
 
     families = sorted(SOCKET_FAMILIES.values())
@@ -150,12 +166,18 @@ def runc_config(machine: str) -> dict[str, Any]:
             # a rule says "or" of its neighbours and never "not one of these"
             *(refused("socket", value=f, op="SCMP_CMP_EQ") for f in range(families[-1]) if f not in families),
             refused("socket", value=families[-1], op="SCMP_CMP_GT"),
+            *(
+                refused("fcntl", index=1, value=_LOW_HALF, valueTwo=command, op="SCMP_CMP_MASKED_EQ")
+                for command in FILE_COMMANDS.values()
+            ),
         ],
     }
 
 
+_LOW_HALF = 0xFFFFFFFF
+"""All of an argument that the kernel reads as an `unsigned int`."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENT_LOW, _ARGUMENT_HIGH = 0, 4, 16, 20
+_NUMBER, _ARCHITECTURE, _ARGUMENT_LOW, _ARGUMENT_HIGH, _SECOND_LOW = 0, 4, 16, 20, 24
 """Offsets in the kernel's `struct seccomp_data`, on machines that store the low half first."""
 KILL, ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
 
@@ -188,6 +210,8 @@ def instructions(machine: str) -> list[Instruction]:
     allow = (_RETURN, 0, 0, ALLOW)
     code += _if_number(CLONE[column], [(_LOAD, 0, 0, _ARGUMENT_LOW), (_JUMP_SET, 0, 1, flags), refuse, allow])
     code += _if_number(SOCKET[column], [*_one_of(sorted(SOCKET_FAMILIES.values())), refuse])
+    commands = [part for value in FILE_COMMANDS.values() for part in ((_JUMP_EQUAL, 0, 1, value), refuse)]
+    code += _if_number(FCNTL[column], [(_LOAD, 0, 0, _SECOND_LOW), *commands, allow])
     return [*code, allow]
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import select
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +23,12 @@ WORD = b"longhaul-word-between-nodes"
 PORT = 47_001
 KEY = 0x6C6F6E67
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/dev", "/run", "/run/longhaul", "/run/longhaul/store", ".")
+READ_BY_ALL, USER_NAMESPACE = "/usr/bin/env", "/proc/self/ns/user"
+TELEMETRY = "/run/longhaul/telemetry.sock"
+"""Files that are the same ones in all nodes of a run."""
+_LOCK = "hhqqi4x"
+_AT = int.from_bytes(WORD[:7])
+_OFD_SETLK, _SET_HINT, _GET_HINT, _OPENED, _HINT = 37, 1036, 1035, 0x20, 4
 _CREATE = 0o1000 | 0o666
 _SIZE = 4096
 libc = ctypes.CDLL(None, use_errno=True)
@@ -185,6 +194,99 @@ def take_setting() -> bytes:
     raise OSError
 
 
+def read_by_all() -> str:
+    """Return a file that both have, which nothing but a lock or a watch can be left on."""
+    if not sys.argv[2:]:
+        return READ_BY_ALL
+    path = Path(sys.argv[2], "read")
+    path.touch()
+    return str(path)
+
+
+def leave_time() -> None:
+    """A file's time is a number of its owner's choice, to the nanosecond; rootless workers own what their user owns."""
+    for path in filter(os.path.exists, (TELEMETRY, read_by_all())):
+        os.utime(path, ns=(_AT, _AT))
+
+
+def take_time() -> bytes:
+    for path in (read_by_all(), TELEMETRY):
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(path).st_mtime_ns == _AT:
+                return path.encode()
+    raise OSError
+
+
+def _opened(path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    held.append(descriptor)
+    return descriptor
+
+
+def leave_lock(path: str, command: int = fcntl.F_SETLK) -> None:
+    """A lock's place is a number of the sender's choice, beyond the end of any file."""
+    fcntl.fcntl(_opened(path), command, struct.pack(_LOCK, fcntl.F_RDLCK, os.SEEK_SET, _AT, 1, 0))
+
+
+def take_lock(path: str) -> bytes:
+    asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, at, *_ = struct.unpack(_LOCK, fcntl.fcntl(_opened(path), fcntl.F_GETLK, asked))
+    if kind == fcntl.F_UNLCK:
+        raise OSError
+    return bytes(at.to_bytes(8))
+
+
+def leave_listed_lock() -> None:
+    """On a file of its own: /proc/locks lists those of open files for everybody, with their places."""
+    path = next(places()) / "locked"
+    path.touch()
+    leave_lock(str(path), _OFD_SETLK)
+
+
+def take_listed_lock() -> bytes:
+    return next(line for line in Path("/proc/locks").read_bytes().splitlines() if str(_AT).encode() in line)
+
+
+def leave_opening() -> None:
+    """To whoever watches a folder each opening tells the file's name."""
+    path = read_by_all()
+    if os.fork() == 0:
+        while True:
+            os.close(os.open(path, os.O_RDONLY))
+            time.sleep(0.02)
+
+
+def take_opening() -> bytes:
+    watching = checked(libc.inotify_init())
+    checked(libc.inotify_add_watch(watching, os.fsencode(os.path.dirname(read_by_all())), _OPENED))
+    if not select.select([watching], [], [], 2)[0]:
+        raise OSError
+    return os.read(watching, 4096)[16:].rstrip(b"\0")
+
+
+def leave_lease() -> None:
+    fcntl.fcntl(_opened(read_by_all()), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+
+def take_lease() -> bytes:
+    try:
+        fcntl.fcntl(_opened(read_by_all()), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except BlockingIOError:
+        return b"a lease is held"
+    raise OSError
+
+
+def leave_hint() -> None:
+    fcntl.fcntl(_opened(read_by_all()), _SET_HINT, struct.pack("Q", _HINT))
+
+
+def take_hint() -> bytes:
+    (hint,) = struct.unpack("Q", fcntl.fcntl(_opened(read_by_all()), _GET_HINT, bytes(8)))
+    if hint != _HINT:
+        raise OSError
+    return b"the hint is there"
+
+
 WAYS: dict[str, tuple[Callable[[], None], Callable[[], bytes]]] = {
     "a file in a place that can be written to": (leave_files, take_files),
     "a Unix socket by its path": (leave_paths, take_paths),
@@ -209,6 +311,13 @@ WAYS: dict[str, tuple[Callable[[], None], Callable[[], bytes]]] = {
     "a key of the kernel": (leave_key, take_key),
     "the host's name": (leave_host_name, take_host_name),
     "a setting of the kernel": (leave_setting, take_setting),
+    "the time of a file": (leave_time, take_time),
+    "the place of a lock": (lambda: leave_lock(read_by_all()), lambda: take_lock(read_by_all())),
+    "the place of a lock of a namespace": (lambda: leave_lock(USER_NAMESPACE), lambda: take_lock(USER_NAMESPACE)),
+    "a lock that the kernel lists": (leave_listed_lock, take_listed_lock),
+    "a folder that is watched": (leave_opening, take_opening),
+    "a lease": (leave_lease, take_lease),
+    "how long a file is said to live": (leave_hint, take_hint),
 }
 
 

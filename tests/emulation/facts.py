@@ -25,6 +25,8 @@ def _refused() -> dict[str, int]:
     made = {name: _call(number) for name, number in numbers.items() if number is not None}
     for name, flag in seccomp.NEW_NAMESPACES.items():
         made[name] = _call(seccomp.CLONE[column] or 0, flag)
+    for name, command in seccomp.FILE_COMMANDS.items():
+        made[name] = _call(seccomp.FCNTL[column] or 0, 0, command)
     for family in range(1, 50):
         made[f"socket {family}"] = _call(seccomp.SOCKET[column] or 0, family, 0xFFFF)  # no such type: none is opened
     return made

@@ -17,7 +17,7 @@ from tests.emulation.support import Longhaul, gone_within, run_inside
 
 RUN_ID = "20000101T000000Z-between-nodes-none-00000000"
 HERE = Path(__file__).parent
-ALWAYS_LEFT = 9
+ALWAYS_LEFT = 11
 """Ways by which something can be left inside a node: the others the kernel refuses there already."""
 LEAKY = """
 import os

@@ -18,6 +18,7 @@ from testbed.orchestrator.machine.clone import CLONE, environment
 from testbed.orchestrator.machine.rights import Rights
 from tests.emulation.rootless import UID, User, user
 from tests.emulation.support import Longhaul, host_state, wait_until
+from tests.emulation.test_between_nodes import ALWAYS_LEFT
 
 pytestmark = pytest.mark.rootless
 RUN_ID = "20000101T000000Z-rootless-test-none-00000000"
@@ -74,6 +75,27 @@ def test_a_run_of_a_user_that_is_killed_leaves_nothing(machine_lock: None, someb
     nothing_is_left(somebody, before)
 
 
+def said_inside(of: User, script: str, *arguments: object) -> Any:
+    """What a script of this folder prints at its end, run by `of` in such namespaces as a rootless run makes."""
+    command = [
+        *(*of.wrapper(**{OWNER: str(UID)}), *Rights(rootless=True).unshare()),
+        *(sys.executable, str(Path(__file__).parent / script), *map(str, arguments)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.mark.timeout(600)
+def test_nodes_that_own_their_users_files_pass_nothing_by_them(machine_lock: None, somebody: User) -> None:
+    work = somebody.home / "work"
+    work.mkdir()
+    os.chown(work, UID, UID)
+    said = said_inside(somebody, "inside_between_nodes.py", work, RUN_ID)
+    assert len(said["leave"]["left"]) >= ALWAYS_LEFT, said["leave"]
+    assert {way: what for way, what in said["take"].items() if what is not None} == {}
+
+
 @pytest.fixture(scope="module")
 def said(machine_lock: None) -> Iterator[dict[str, Any]]:
     """As of test_isolation.py, of the containers of such a run; the secret is the user's own."""
@@ -84,24 +106,11 @@ def said(machine_lock: None) -> Iterator[dict[str, Any]]:
         for path in (key, work):
             os.chown(path, UID, UID)
         victim = subprocess.Popen([*somebody.wrapper(), "sleep", "600"])
-        script = Path(__file__).parent / "inside_isolation.py"
         arguments = [work, RUN_ID, key, "/nowhere", "nowhere", victim.pid, key, CLONE]
-        command = [
-            *(*somebody.wrapper(**{OWNER: str(UID)}), *Rights(rootless=True).unshare()),
-            *(sys.executable, script, *arguments),
-        ]
         try:
-            done = subprocess.run(
-                [str(word) for word in command],
-                capture_output=True,
-                text=True,
-                timeout=300,
-                env=environment(),
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
+            found = said_inside(somebody, "inside_isolation.py", *arguments)
             assert victim.poll() is None, "the container ended a process of its user"
-            yield json.loads(done.stdout.strip().splitlines()[-1])
+            yield found
         finally:
             victim.kill()
             victim.wait()

@@ -16,7 +16,7 @@ from testbed.orchestrator.machine.clone import CLONE, environment
 EPERM, ENOSYS = seccomp._ERRNO | errno.EPERM, seccomp._ERRNO | errno.ENOSYS
 FLAGS_OF_A_THREAD = 0x3D0F00
 CODE = """
-import ctypes, errno, json, os, socket, sys
+import ctypes, errno, fcntl, json, os, socket, sys, tempfile
 from testbed.core import seccomp
 from testbed.worker.process import confinement
 libc = ctypes.CDLL(None, use_errno=True)
@@ -25,12 +25,18 @@ def call(number, *arguments):
     libc.syscall(number, *map(ctypes.c_ulong, [*arguments, *[0] * (6 - len(arguments))]))
     return ctypes.get_errno()
 column = seccomp.architecture(os.uname().machine).column
+own, _ = tempfile.mkstemp()
 def tried():
     made = {}
     made["personality"] = call(seccomp.DENIED["personality"][column], 0xFFFFFFFF)
     made["io_uring_setup"] = call(seccomp.DENIED["io_uring_setup"][column])
     made["mount"] = call(seccomp.DENIED["mount"][column])
     made["clone3"] = call(seccomp.CLONE3[column])
+    made["inotify_init1"] = call(seccomp.DENIED["inotify_init1"][column])
+    for name, command in seccomp.FILE_COMMANDS.items():
+        made[name] = call(seccomp.FCNTL[column], own, command | 1 << 32, 0)
+    fcntl.lockf(own, fcntl.LOCK_EX)
+    fcntl.flock(own, fcntl.LOCK_EX)
     try:
         socket.socket(socket.AF_VSOCK).close()
         made["AF_VSOCK"] = 0
@@ -50,10 +56,12 @@ print(json.dumps([before, tried()]))
 """
 
 
-def decided(machine: str, number: int, argument: int = 0, audit: int | None = None) -> int:
+def decided(machine: str, number: int, argument: int = 0, second: int = 0, audit: int | None = None) -> int:
     """What the program returns for a call, executed as the kernel does it."""
     found = seccomp.architecture(machine)
-    data = {0: number, 4: found.audit if audit is None else audit, 16: argument & 0xFFFFFFFF, 20: argument >> 32}
+    data = {0: number, 4: found.audit if audit is None else audit}
+    for at, value in ((16, argument), (24, second)):
+        data |= {at: value & 0xFFFFFFFF, at + 4: value >> 32}
     code, at, loaded = seccomp.instructions(machine), 0, 0
     while True:
         what, if_true, if_false, operand = code[at]
@@ -71,7 +79,7 @@ def decided(machine: str, number: int, argument: int = 0, audit: int | None = No
 def test_the_program_refuses_what_the_table_says_and_nothing_else(machine: str) -> None:
     column = seccomp.architecture(machine).column
     denied = {numbers[column] for numbers in seccomp.DENIED.values()} - {None}
-    special = {numbers[column] for numbers in (seccomp.CLONE, seccomp.CLONE3, seccomp.SOCKET)}
+    special = {numbers[column] for numbers in (seccomp.CLONE, seccomp.CLONE3, seccomp.SOCKET, seccomp.FCNTL)}
     assert len(denied) > 50 and not denied & special
     for number in set(range(600)) - special:
         assert decided(machine, number) == (EPERM if number in denied else seccomp.ALLOW), number
@@ -88,6 +96,11 @@ def test_what_depends_on_an_argument(machine: str) -> None:
     allowed = [family for family in range(60) if decided(machine, socket, family) == seccomp.ALLOW]
     assert allowed == sorted(seccomp.SOCKET_FAMILIES.values())
     assert decided(machine, socket, 2 | 1 << 32) == EPERM  # the kernel itself would take it for AF_INET
+    fcntl = seccomp.FCNTL[column]
+    refused = {command for command in range(2000) if decided(machine, fcntl, 3, command) == EPERM}
+    assert refused == set(seccomp.FILE_COMMANDS.values())
+    for command in refused:
+        assert decided(machine, fcntl, 3, command | 1 << 32) == EPERM  # the kernel reads half of it
 
 
 def test_calls_of_another_architecture_end_the_process() -> None:
@@ -110,6 +123,11 @@ def test_runc_is_told_the_same(machine: str) -> None:
             family == rule["value"] if rule["op"] == "SCMP_CMP_EQ" else family > rule["value"] for rule in refused
         )
         assert by_runc == (decided(machine, seccomp.SOCKET[column], family) == EPERM), family
+    masked = [rule["args"][0] for rule in config["syscalls"] if rule["names"] == ["fcntl"]]
+    assert {(rule["index"], rule["op"]) for rule in masked} == {(1, "SCMP_CMP_MASKED_EQ")}
+    for command in (*range(64), *range(1020, 1050), 36 | 1 << 40):
+        by_runc = any(command & rule["value"] == rule["valueTwo"] for rule in masked)
+        assert by_runc == (decided(machine, seccomp.FCNTL[column], 3, command) == EPERM), command
 
 
 @pytest.mark.skipif(os.uname().machine not in seccomp.ARCHITECTURES, reason="no numbers for this machine")
@@ -120,4 +138,5 @@ def test_the_kernel_takes_it_and_threads_still_start() -> None:
     assert done.returncode == 0, done.stderr
     before, after = json.loads(done.stdout)
     assert before["personality"] == 0 and before["io_uring_setup"] != errno.EPERM
+    assert errno.EPERM not in {before[name] for name in (*seccomp.FILE_COMMANDS, "inotify_init1")}
     assert after == {name: errno.ENOSYS if name == "clone3" else errno.EPERM for name in before}

@@ -210,8 +210,8 @@ class DockerContainer:
                 mount_option(type="bind", src=str(self._files / name), dst=f"/etc/{name}", readonly="")
                 for name in ("hosts", "resolv.conf")
             ),
-            mount_option(type="bind", src=str(self.socket), dst=SOCKET_IN_NODE),
-            mount_option(type="bind", src=str(self.rendezvous), dst=RENDEZVOUS_IN_NODE),
+            mount_option(type="bind", src=str(self.socket), dst=SOCKET_IN_NODE, readonly=""),
+            mount_option(type="bind", src=str(self.rendezvous), dst=RENDEZVOUS_IN_NODE, readonly=""),
             _store(sandbox.run_id, self.node),
         ]
 

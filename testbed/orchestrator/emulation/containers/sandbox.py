@@ -126,8 +126,8 @@ class Sandbox:
         mounts += [mount(str(runs), "tmpfs", "tmpfs", *HARDENED, "ro", "size=4k") for runs in self.hidden()]
         return [
             *mounts,
-            bind(SOCKET_IN_NODE, str(self.socket)),
-            bind(RENDEZVOUS_IN_NODE, str(self.rendezvous(node))),
+            bind(SOCKET_IN_NODE, str(self.socket), "ro"),  # its times and mode, that is: all nodes have the same one
+            bind(RENDEZVOUS_IN_NODE, str(self.rendezvous(node)), "ro"),
             bind(STORE_IN_NODE, str(self.store(node)), "noexec"),
         ]
 
