@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -142,6 +143,17 @@ def pytest_runtest_setup() -> None:
     for name, seed in (("numpy.random", "seed"), ("torch", "manual_seed")):
         if name in sys.modules:
             getattr(sys.modules[name], seed)(0)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Of several processes each collects all tests; the one that speaks collects none."""
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["left_out"] = session.config.stash.get(_LEFT_OUT, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -40,6 +40,7 @@ def test_training_and_test_images_are_drawn_apart() -> None:
     assert not {row.tobytes() for row in train} & {row.tobytes() for row in test}
 
 
+@pytest.mark.fonts
 def test_a_cache_is_used_checked_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.arange(6 * 1025, dtype=np.uint32).astype(np.uint8).reshape(6, 1025)
     rendered = []
