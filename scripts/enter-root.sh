@@ -19,6 +19,8 @@ mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 ip link set dev lo up
+hostname debian13 # of a namespace of its own: what nobody can look up takes torchrun minutes, without a network
+grep -qs debian13 "$root/etc/hosts" || printf '127.0.0.1 localhost\n127.0.1.1 debian13\n' >>"$root/etc/hosts"
 
 cd "$root"
 mkdir -p .outside
