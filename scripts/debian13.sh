@@ -20,7 +20,6 @@ place=${LONGHAUL_DEBIAN13:-/var/cache/longhaul/debian13}
 LIMIT_S=${LONGHAUL_DEBIAN13_LIMIT_S:-600}
 README_RUN="make experiment TOPO=wan1g"
 TESTS=".venv/bin/python -m pytest --tier test --numprocesses $(nproc) --dist loadfile tests/unit/core tests/unit/compressors tests/contract"
-TESTS+=" --ignore tests/contract/test_every_plugin.py" # of workloads, of which two want Debian 12's fonts
 
 say() { printf 'debian13: %s\n' "$*" >&2; }
 leave_out() {
