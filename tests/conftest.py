@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
@@ -78,9 +79,10 @@ def has_slurm() -> bool:
 @functools.cache
 def takes_fonts() -> bool:
     """On Debian 12, whose fonts are asked for, always: there a font that is missing is a fault."""
-    system = platform.freedesktop_os_release()
-    if (system["ID"], system.get("VERSION_ID")) == ("debian", "12"):
-        return True
+    with contextlib.suppress(OSError):  # there is no such file
+        system = platform.freedesktop_os_release()
+        if (system["ID"], system.get("VERSION_ID")) == ("debian", "12"):
+            return True
     from testbed.worker.data.glyph_images import font_faults  # numpy and Pillow, which most sessions need not wait for
 
     return not font_faults()
@@ -153,7 +155,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
+    if told := getattr(node, "workeroutput", {}).get("left_out"):  # one that has crashed says nothing
+        node.config.stash[_LEFT_OUT] = told
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

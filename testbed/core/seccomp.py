@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +46,11 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "process_madvise": (440, 440),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
-    # who reads a file that other nodes read too
+    # who reads a file, or waits at a word of one, that other nodes read too
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
     "inotify_add_watch": (254, 27),
+    "futex_waitv": (449, 449),
     # what has often been a way into the kernel
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
@@ -89,7 +90,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 """Refused with EPERM. Numbers on x86-64 and aarch64; None where there is no such call."""
-CLONE, CLONE3, SOCKET, FCNTL = (56, 220), (435, 435), (41, 198), (72, 25)
+CLONE, CLONE3, SOCKET, FCNTL, FUTEX = (56, 220), (435, 435), (41, 198), (72, 25), (202, 98)
 NEW_NAMESPACES = {
     "CLONE_NEWNS": 0x00020000,
     "CLONE_NEWCGROUP": 0x02000000,
@@ -111,9 +112,13 @@ FILE_COMMANDS = {
     "F_SETLEASE": 1024,
     "F_NOTIFY": 1026,
     "F_SET_RW_HINT": 1036,
+    "F_SETDELEG": 1040,
 }
 """`fcntl` with one of these is refused. A lock holds two numbers of 63 bits, also on a file that nobody can write to:
 F_GETLK and /proc/locks tell them to other nodes. To take a lock, or to fail, tells one bit."""
+FUTEX_OPERATIONS = {"FUTEX_REQUEUE": 3, "FUTEX_CMP_REQUEUE": 4, "FUTEX_WAKE_OP": 5, "FUTEX_CMP_REQUEUE_PI": 12}
+"""Refused where processes share the word, which may lie in a file that all nodes read: they tell how many wait there.
+Waiting and waking, which `multiprocessing` needs, are not refused."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +175,19 @@ def runc_config(machine: str) -> dict[str, Any]:
                 refused("fcntl", index=1, value=_LOW_HALF, valueTwo=command, op="SCMP_CMP_MASKED_EQ")
                 for command in FILE_COMMANDS.values()
             ),
+            *(
+                refused("futex", index=1, value=_SHARED, valueTwo=operation, op="SCMP_CMP_MASKED_EQ")
+                for operation in FUTEX_OPERATIONS.values()
+            ),
         ],
     }
 
 
 _LOW_HALF = 0xFFFFFFFF
 """All of an argument that the kernel reads as an `unsigned int`."""
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_SHARED = 0xFF
+"""Of a futex's operation: which it is, and with its highest bit that one process alone has the word."""
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT_LOW, _ARGUMENT_HIGH, _SECOND_LOW = 0, 4, 16, 20, 24
 """Offsets in the kernel's `struct seccomp_data`, on machines that store the low half first."""
 KILL, ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
@@ -210,14 +221,21 @@ def instructions(machine: str) -> list[Instruction]:
     allow = (_RETURN, 0, 0, ALLOW)
     code += _if_number(CLONE[column], [(_LOAD, 0, 0, _ARGUMENT_LOW), (_JUMP_SET, 0, 1, flags), refuse, allow])
     code += _if_number(SOCKET[column], [*_one_of(sorted(SOCKET_FAMILIES.values())), refuse])
-    commands = [part for value in FILE_COMMANDS.values() for part in ((_JUMP_EQUAL, 0, 1, value), refuse)]
-    code += _if_number(FCNTL[column], [(_LOAD, 0, 0, _SECOND_LOW), *commands, allow])
+    second = (_LOAD, 0, 0, _SECOND_LOW)
+    code += _if_number(FCNTL[column], [second, *_none_of(FILE_COMMANDS.values(), refuse), allow])
+    operations = _none_of(FUTEX_OPERATIONS.values(), refuse)
+    code += _if_number(FUTEX[column], [second, (_AND, 0, 0, _SHARED), *operations, allow])
     return [*code, allow]
 
 
 def _if_number(number: int, then: Sequence[Instruction]) -> list[Instruction]:
     """`then` returns; otherwise what follows goes on with the call's number still loaded."""
     return [(_JUMP_EQUAL, 0, len(then), number), *then]
+
+
+def _none_of(values: Iterable[int], refuse: Instruction) -> list[Instruction]:
+    """`refuse` for what is loaded and one of `values`; otherwise what follows."""
+    return [part for value in values for part in ((_JUMP_EQUAL, 0, 1, value), refuse)]
 
 
 def _one_of(values: Sequence[int]) -> list[Instruction]:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import fcntl
 import json
+import mmap
 import os
 import select
 import socket
@@ -32,7 +33,11 @@ _OFD_SETLK, _SET_HINT, _GET_HINT, _OPENED, _HINT = 37, 1036, 1035, 0x20, 4
 _CREATE = 0o1000 | 0o666
 _SIZE = 4096
 libc = ctypes.CDLL(None, use_errno=True)
-libc.shmat.restype = ctypes.c_void_p
+libc.shmat.restype = libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+_FUTEX, _IO_SETUP = {"x86_64": (202, 206), "aarch64": (98, 0)}[os.uname().machine]
+_FUTEX_WAIT, _FUTEX_REQUEUE, _WAITERS, _REQUESTS = 0, 3, 7, 1313
+_NO_PAGE = ctypes.c_void_p(-1).value
 held: list[object] = []
 
 
@@ -170,7 +175,9 @@ def leave_key() -> None:
 
 
 def take_key() -> bytes:
-    return str(checked(libc.syscall(249, b"user", WORD, None, -4))).encode()
+    key = checked(libc.syscall(249, b"user", WORD, None, -4))
+    libc.syscall(250, 9, key, -4)  # or it would be there for the next test
+    return str(key).encode()
 
 
 def leave_host_name() -> None:
@@ -199,7 +206,8 @@ def read_by_all() -> str:
     if not sys.argv[2:]:
         return READ_BY_ALL
     path = Path(sys.argv[2], "read")
-    path.touch()
+    if not path.exists():
+        path.write_bytes(bytes(_SIZE))
     return str(path)
 
 
@@ -264,16 +272,63 @@ def take_opening() -> bytes:
     return os.read(watching, 4096)[16:].rstrip(b"\0")
 
 
+def _leased() -> int:
+    """Opened by nobody else: who wants to write alone is refused where another has the file open at all."""
+    if sys.argv[2:]:
+        Path(sys.argv[2], "leased").touch()
+    return _opened(f"{sys.argv[2]}/leased" if sys.argv[2:] else "/usr/bin/cat")
+
+
 def leave_lease() -> None:
-    fcntl.fcntl(_opened(read_by_all()), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    fcntl.fcntl(_leased(), fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
 def take_lease() -> bytes:
     try:
-        fcntl.fcntl(_opened(read_by_all()), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(_leased(), fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except BlockingIOError:
         return b"a lease is held"
     raise OSError
+
+
+def _word(path: str) -> int:
+    """The address of a word that all processes see which map the file."""
+    page = libc.mmap(None, _SIZE, mmap.PROT_READ, mmap.MAP_SHARED, _opened(path), 0)
+    if page == _NO_PAGE:
+        raise OSError
+    return int(page)
+
+
+def leave_waiters() -> None:
+    word = _word(read_by_all())
+    value = ctypes.c_uint32.from_address(word).value
+    for _ in range(_WAITERS):
+        if os.fork() == 0:
+            while True:
+                libc.syscall(ctypes.c_long(_FUTEX), ctypes.c_ulong(word), _FUTEX_WAIT, value, None, None, 0)
+
+
+def take_waiters() -> bytes:
+    word = ctypes.c_ulong(_word(read_by_all()))
+    other = ctypes.c_ulong(word.value + 64)
+    time.sleep(0.5)  # until all of them wait
+    moved = libc.syscall(ctypes.c_long(_FUTEX), word, _FUTEX_REQUEUE, 0, ctypes.c_ulong(1000), other, 0)
+    if checked(moved) == 0:
+        raise OSError
+    return f"{moved} wait".encode()
+
+
+def leave_count() -> None:
+    """How many requests a process may make at once is counted for the machine."""
+    context = ctypes.c_ulong(0)
+    checked(libc.syscall(ctypes.c_long(_IO_SETUP), _REQUESTS, ctypes.byref(context)))
+
+
+def take_count() -> bytes:
+    text = Path("/proc/sys/fs/aio-nr").read_text().strip()
+    if not text or int(text) < _REQUESTS:
+        raise OSError
+    return text.encode()
 
 
 def leave_hint() -> None:
@@ -318,6 +373,8 @@ WAYS: dict[str, tuple[Callable[[], None], Callable[[], bytes]]] = {
     "a folder that is watched": (leave_opening, take_opening),
     "a lease": (leave_lease, take_lease),
     "how long a file is said to live": (leave_hint, take_hint),
+    "how many wait at a word of a file": (leave_waiters, take_waiters),
+    "how many requests the machine counts": (leave_count, take_count),
 }
 
 

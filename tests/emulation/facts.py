@@ -27,6 +27,8 @@ def _refused() -> dict[str, int]:
         made[name] = _call(seccomp.CLONE[column] or 0, flag)
     for name, command in seccomp.FILE_COMMANDS.items():
         made[name] = _call(seccomp.FCNTL[column] or 0, 0, command)
+    for name, operation in seccomp.FUTEX_OPERATIONS.items():
+        made[name] = _call(seccomp.FUTEX[column] or 0, 0, operation)
     for family in range(1, 50):
         made[f"socket {family}"] = _call(seccomp.SOCKET[column] or 0, family, 0xFFFF)  # no such type: none is opened
     return made
@@ -83,6 +85,7 @@ def facts() -> dict[str, Any]:
         "file size": resource.getrlimit(resource.RLIMIT_FSIZE),
         "open files": resource.getrlimit(resource.RLIMIT_NOFILE),
         "directory": os.getcwd(),
+        "interpreter is read-only": bool(os.statvfs("/proc/self/exe").f_flag & os.ST_RDONLY),
         "umask": status["Umask"].strip(),
         "refused": _refused(),
         "devices": _devices(),

@@ -72,6 +72,12 @@ def test_a_process_in_a_node_has_no_rights(said: dict[str, Any], node: str) -> N
     assert 0 not in map(int, status["Uid"].split() + status["Gid"].split())
 
 
+@pytest.mark.parametrize("node", ["tells", "forked-tells"])
+def test_a_process_in_a_node_cannot_mark_its_interpreter(said: dict[str, Any], node: str) -> None:
+    """Whoever owns that file sets its times and mode, also through /proc/self/exe, where its mount lets them."""
+    assert said["said"][node][-1]["interpreter is read-only"]
+
+
 def test_a_forked_worker_is_what_runc_would_start(said: dict[str, Any]) -> None:
     by_runc, forked = said["said"]["tells"][-1], said["said"]["forked-tells"][-1]
     for same in ("status", "open files", "file size", "directory", "umask", "refused"):

@@ -25,7 +25,8 @@ def call(number, *arguments):
     libc.syscall(number, *map(ctypes.c_ulong, [*arguments, *[0] * (6 - len(arguments))]))
     return ctypes.get_errno()
 column = seccomp.architecture(os.uname().machine).column
-own, _ = tempfile.mkstemp()
+file = tempfile.TemporaryFile()
+own = file.fileno()
 def tried():
     made = {}
     made["personality"] = call(seccomp.DENIED["personality"][column], 0xFFFFFFFF)
@@ -35,6 +36,8 @@ def tried():
     made["inotify_init1"] = call(seccomp.DENIED["inotify_init1"][column])
     for name, command in seccomp.FILE_COMMANDS.items():
         made[name] = call(seccomp.FCNTL[column], own, command | 1 << 32, 0)
+    for name, operation in seccomp.FUTEX_OPERATIONS.items():
+        made[name] = call(seccomp.FUTEX[column], 0, operation)
     fcntl.lockf(own, fcntl.LOCK_EX)
     fcntl.flock(own, fcntl.LOCK_EX)
     try:
@@ -70,6 +73,8 @@ def decided(machine: str, number: int, argument: int = 0, second: int = 0, audit
             return operand
         if what == 0x20:
             loaded = data[operand]
+        elif what == 0x54:
+            loaded &= operand
         else:
             holds = {0x15: loaded == operand, 0x35: loaded >= operand, 0x45: bool(loaded & operand)}[what]
             at += if_true if holds else if_false
@@ -79,7 +84,8 @@ def decided(machine: str, number: int, argument: int = 0, second: int = 0, audit
 def test_the_program_refuses_what_the_table_says_and_nothing_else(machine: str) -> None:
     column = seccomp.architecture(machine).column
     denied = {numbers[column] for numbers in seccomp.DENIED.values()} - {None}
-    special = {numbers[column] for numbers in (seccomp.CLONE, seccomp.CLONE3, seccomp.SOCKET, seccomp.FCNTL)}
+    by_argument = (seccomp.CLONE, seccomp.SOCKET, seccomp.FCNTL, seccomp.FUTEX)
+    special = {numbers[column] for numbers in (*by_argument, seccomp.CLONE3)}
     assert len(denied) > 50 and not denied & special
     for number in set(range(600)) - special:
         assert decided(machine, number) == (EPERM if number in denied else seccomp.ALLOW), number
@@ -101,6 +107,12 @@ def test_what_depends_on_an_argument(machine: str) -> None:
     assert refused == set(seccomp.FILE_COMMANDS.values())
     for command in refused:
         assert decided(machine, fcntl, 3, command | 1 << 32) == EPERM  # the kernel reads half of it
+    futex, of_one_process, by_the_clock = seccomp.FUTEX[column], 128, 256
+    refused = {operation for operation in range(128) if decided(machine, futex, 1, operation) == EPERM}
+    assert refused == set(seccomp.FUTEX_OPERATIONS.values())
+    for operation in refused:
+        assert decided(machine, futex, 1, operation | by_the_clock | 1 << 32) == EPERM
+        assert decided(machine, futex, 1, operation | of_one_process) == seccomp.ALLOW
 
 
 def test_calls_of_another_architecture_end_the_process() -> None:
@@ -128,6 +140,10 @@ def test_runc_is_told_the_same(machine: str) -> None:
     for command in (*range(64), *range(1020, 1050), 36 | 1 << 40):
         by_runc = any(command & rule["value"] == rule["valueTwo"] for rule in masked)
         assert by_runc == (decided(machine, seccomp.FCNTL[column], 3, command) == EPERM), command
+    masked = [rule["args"][0] for rule in config["syscalls"] if rule["names"] == ["futex"]]
+    for operation in range(512):
+        by_runc = any(operation & rule["value"] == rule["valueTwo"] for rule in masked)
+        assert by_runc == (decided(machine, seccomp.FUTEX[column], 1, operation) == EPERM), operation
 
 
 @pytest.mark.skipif(os.uname().machine not in seccomp.ARCHITECTURES, reason="no numbers for this machine")
@@ -138,5 +154,6 @@ def test_the_kernel_takes_it_and_threads_still_start() -> None:
     assert done.returncode == 0, done.stderr
     before, after = json.loads(done.stdout)
     assert before["personality"] == 0 and before["io_uring_setup"] != errno.EPERM
-    assert errno.EPERM not in {before[name] for name in (*seccomp.FILE_COMMANDS, "inotify_init1")}
+    of_arguments = (*seccomp.FILE_COMMANDS, *seccomp.FUTEX_OPERATIONS)
+    assert errno.EPERM not in {before[name] for name in (*of_arguments, "inotify_init1")}
     assert after == {name: errno.ENOSYS if name == "clone3" else errno.EPERM for name in before}

@@ -140,8 +140,8 @@ class BoundRoot(MaskedRoot):
             elif source.is_dir():
                 target.mkdir(exist_ok=True)
                 if name not in _OF_CONTAINER:
-                    _bind(source, target)
-        _bind(self._mask, self.path)
+                    bind_read_only(source, target)
+        bind_read_only(self._mask, self.path)
 
     def _opaque(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -159,8 +159,14 @@ _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _READ_ONLY, _NO_SETUID, _NO_DEVICES = 0x1, 0x2, 0x4
 
 
-def _bind(source: Path, target: Path) -> None:
-    """With all mounts below it; flags are added only, since those that the host has set are locked."""
+def bind_read_only(source: Path, target: Path) -> None:
+    """Mount `source` at `target`, read-only, with all mounts below it, in the mount namespace of the caller.
+
+    Flags are added only, since those that the host has set are locked.
+
+    Raises:
+        MachineError: The kernel does not mount it so.
+    """
     done = subprocess.run(["mount", "--rbind", str(source), str(target)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MachineError(f"a node's root: {source} cannot be bound: {done.stderr.strip()}")

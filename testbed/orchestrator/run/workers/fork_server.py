@@ -23,6 +23,7 @@ from testbed.core.errors import RunError
 from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.containers.driver import NO_DRIVER, Driver
+from testbed.orchestrator.emulation.containers.root_filesystem import bind_read_only
 from testbed.orchestrator.emulation.containers.runc_container import Container
 from testbed.orchestrator.machine import clone
 from testbed.orchestrator.machine.limits import LIMIT_AT_START
@@ -125,6 +126,9 @@ class ForkServerClient:
         self._connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         scratch = self._run.runtime / "fork-server"
         scratch.mkdir(mode=0o700)
+        # of a forked worker /proc/self/exe is the file here: its owner must not set its times or mode through it
+        interpreter = Path(sys.executable).resolve()
+        bind_read_only(interpreter, interpreter)
         with far_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "testbed.worker", "fork-server", str(far_end.fileno())],
