@@ -1,8 +1,8 @@
 """Compare the phases and gradients of paced workers with those of a measured accelerator.
 
 The largest batch of each model in each precision. Most points pace one worker without a network, each gradient a bucket
-of its own, and note when each is handed over; of several steps, the one that other processes disturbed least counts.
-Some are whole runs, of which phases are compared.
+of its own, and note when each is handed over; medians of several steps are compared. Some are whole runs, of which
+phases are compared. What a phase takes too long is the next one's, so that the optimizer has what is late in a step.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from experiments.common import sources
@@ -47,7 +48,8 @@ _SCALE = 20
 """Factors by which tensors are smaller, so that copying them takes little of the time that is paced."""
 _BUCKET_SIZES = {"gpt2-xl": "128 MiB"}
 """Of the whole runs: what handing over 1,500 buckets takes besides its phases counts as the optimizer's."""
-_STEPS, _MIN_DILATION = 4, 4.0
+_STEPS, _RUN_STEPS = 4, {"gpt2-xl": 3}
+_MIN_DILATION = {"clock": 4.0, "run": 36.0}
 _STEP_WALL_S = {"clock": 6.0, "run": 3.0}
 """About as long as a step lasts here, so that a sleeper's waking takes little of it."""
 _WORKERS, _RUN_S = 2, 90
@@ -78,9 +80,10 @@ def measure(model: str, precision: str, where: str) -> dict[str, Any]:
         *(f"batch_size={timeline.batch_size}", f"device={ACCELERATOR}", f"device.precision={precision}"),
         *("topo=lan", "topo.lan_rate='32 Gbit/s'", f"workers={_WORKERS}", "strategy=ddp"),
     ]
-    dilation = round(max(_MIN_DILATION, _STEP_WALL_S[where] / timeline.phases_s.step_s))
+    dilation = round(max(_MIN_DILATION[where], _STEP_WALL_S[where] / timeline.phases_s.step_s))
     sized = [f"strategy.bucket_size='{size}'" for size in (_BUCKET_SIZES.get(model),) if size]
-    found = _run([*overrides, *sized], dilation) if where == "run" else _clock(overrides, timeline, dilation)
+    steps = f"steps={_RUN_STEPS.get(model, 8)}"
+    found = _run([*overrides, *sized, steps], dilation) if where == "run" else _clock(overrides, timeline, dilation)
     wanted = {phase: getattr(timeline.phases_s, phase) for phase in PHASES}
     return {
         "batch_size": timeline.batch_size,
@@ -93,29 +96,23 @@ def measure(model: str, precision: str, where: str) -> dict[str, Any]:
 
 
 def _run(overrides: list[str], dilation: float) -> dict[str, Any]:
-    run = perform([*overrides, f"dilation={dilation:g}", "steps=8", "evaluate_every=1000"])
+    run = perform([*overrides, f"dilation={dilation:g}", "evaluate_every=1000"])
     return {**run.facts(), "measured": {phase: run.phase_s(phase) for phase in PHASES}}
 
 
 def _clock(overrides: list[str], timeline: Timeline, dilation: float) -> dict[str, Any]:
     spec = resolve([*overrides, "dilation=1"]).spec
     strategy, clock, shapes = paced(spec, dilation)
-    batch, found = batch_of(build_parts(spec).workload, spec), list[dict[str, Any]]()
+    batch, phases, ready_s = batch_of(build_parts(spec).workload, spec), list[dict[str, float]](), list[list[float]]()
     for step in range(_STEPS + 1):
         with clock.phase("optimizer", clock.times.other_s):  # as the training loop does it
-            ready_s = strategy.ready_s(batch, step)
-        phases = clock.take()
-        found.append(
-            {"measured": {phase: phases.get(phase, 0.0) for phase in PHASES}, **against(timeline, shapes, ready_s)}
-        )
-    return {"dilation": dilation, **min(found[1:], key=lambda one: _worst(one, timeline))}
-
-
-def _worst(found: dict[str, Any], timeline: Timeline) -> float:
-    """Return the worst error of a step, of gradients and phases."""
-    wanted = ((phase, getattr(timeline.phases_s, phase)) for phase in PHASES)
-    phases = (found["measured"][phase] / wanted_s - 1 for phase, wanted_s in wanted if wanted_s > MIN_PHASE_S)
-    return max(map(abs, (found["worst_error"] or 0.0, *phases)))
+            ready_s.append(strategy.ready_s(batch, step))
+        phases.append(clock.take())
+    return {
+        "dilation": dilation,
+        "measured": {phase: median(one.get(phase, 0.0) for one in phases[1:]) for phase in PHASES},
+        **against(timeline, shapes, [median(times) for times in zip(*ready_s[1:], strict=True)]),
+    }
 
 
 def paced(spec: RunSpec, dilation: float) -> tuple[Watched, PhaseClock, list[tuple[int, ...]]]:

@@ -12,6 +12,7 @@ def timelines(points: Sequence[Found]) -> str:
     rows = [_row(point) for point in points]
     heads = (
         *("model", "precision", "batch", "scale", "of", "hooks slow it by: %", "host-limited", "worst phase: %"),
+        *("worst phase of any length, us", "phases together: %"),
         *("gradients after 5 ms", "worst: %", "which", "beyond 2 %", "k", "verdict"),
     )
     return table(heads, rows)
@@ -19,11 +20,9 @@ def timelines(points: Sequence[Found]) -> str:
 
 def _row(point: Found) -> list[str]:
     asked, found = point["asked"], point["result"]
-    errors = [
-        found["measured"][phase] / found["wanted"][phase] - 1
-        for phase in PHASES
-        if found["wanted"][phase] > MIN_PHASE_S
-    ]
+    measured, wanted = found["measured"], found["wanted"]
+    errors = [measured[phase] / wanted[phase] - 1 for phase in PHASES if wanted[phase] > MIN_PHASE_S]
+    seconds = [measured[phase] - wanted[phase] for phase in PHASES]
     return [
         asked["model"],
         asked["precision"],
@@ -33,6 +32,8 @@ def _row(point: Found) -> list[str]:
         number(found["hooks"] - 1, "+.1f", 100),
         "yes" if found["host_limited"] else "no",
         number(max(errors, key=abs, default=None), "+.2f", 100),
+        number(max(seconds, key=abs), "+.0f", 1e6),
+        number(sum(seconds) / sum(wanted.values()), "+.2f", 100),
         str(found.get("gradients", "")),
         number(found.get("worst_error"), "+.2f", 100),
         found.get("worst_gradient") or "",
