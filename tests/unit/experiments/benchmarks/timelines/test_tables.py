@@ -39,7 +39,6 @@ def test_the_table_shows_the_worst_phase_and_the_worst_gradient() -> None:
         for where, found in (("clock", clock), ("run", result | {"verdict": "valid"}))
     ]
     lines = tables.timelines(points).split("\n")
-    assert lines[2] == (
-        "| vgg16 | tf32 | 64 | 20 | one paced worker | +2.0 | no | -2.00 | -4000 | -0.70 | 30 | -1.30 | fc.weight | 0 | 12 |  |"
-    )
-    assert lines[3] == "| vgg16 | tf32 | 64 | 20 | a whole run | +2.0 | no | -2.00 | -4000 | -0.70 |  | - |  |  | 12 | valid |"
+    told = ("| vgg16 | tf32 | 64 | 20 |", "| +2.0 | no | -2.00 | -4000 | -0.70 |")
+    assert lines[2] == " one paced worker ".join(told) + " 30 | -1.30 | fc.weight | 0 | 12 |  |"
+    assert lines[3] == " a whole run ".join(told) + "  | - |  |  | 12 | valid |"
