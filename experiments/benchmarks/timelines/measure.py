@@ -52,6 +52,8 @@ _STEPS, _RUN_STEPS = 4, {"gpt2-xl": 3}
 _MIN_DILATION = {"clock": 4.0, "run": 36.0}
 _STEP_WALL_S = {"clock": 6.0, "run": 3.0}
 """About as long as a step lasts here, so that a sleeper's waking takes little of it."""
+_PHASE_WALL_S = 0.08
+"""At least as long as a phase that is compared lasts here: what a step is late by, up to 1 ms, is its optimizer's."""
 _WORKERS, _RUN_S = 2, 90
 
 
@@ -80,11 +82,13 @@ def measure(model: str, precision: str, where: str) -> dict[str, Any]:
         *(f"batch_size={timeline.batch_size}", f"device={ACCELERATOR}", f"device.precision={precision}"),
         *("topo=lan", "topo.lan_rate='32 Gbit/s'", f"workers={_WORKERS}", "strategy=ddp"),
     ]
-    dilation = round(max(_MIN_DILATION[where], _STEP_WALL_S[where] / timeline.phases_s.step_s))
+    wanted = {phase: getattr(timeline.phases_s, phase) for phase in PHASES}
+    shortest_s = min(seconds for seconds in wanted.values() if seconds > MIN_PHASE_S)
+    step_dilation, phase_dilation = _STEP_WALL_S[where] / timeline.phases_s.step_s, _PHASE_WALL_S / shortest_s
+    dilation = round(max(_MIN_DILATION[where], step_dilation, phase_dilation if where == "clock" else 0.0))
     sized = [f"strategy.bucket_size='{size}'" for size in (_BUCKET_SIZES.get(model),) if size]
     steps = f"steps={_RUN_STEPS.get(model, 8)}"
     found = _run([*overrides, *sized, steps], dilation) if where == "run" else _clock(overrides, timeline, dilation)
-    wanted = {phase: getattr(timeline.phases_s, phase) for phase in PHASES}
     return {
         "batch_size": timeline.batch_size,
         "scale": scale,
