@@ -148,7 +148,7 @@ def pytest_runtest_setup() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Of several processes each collects all tests; the one that speaks collects none."""
+    """Hand over what was left out: with several processes each collects all tests, and the one that reports none."""
     if (told := getattr(session.config, "workeroutput", None)) is not None:
         told["left_out"] = session.config.stash.get(_LEFT_OUT, {})
 

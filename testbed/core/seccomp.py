@@ -186,7 +186,7 @@ def runc_config(machine: str) -> dict[str, Any]:
 _LOW_HALF = 0xFFFFFFFF
 """All of an argument that the kernel reads as an `unsigned int`."""
 _SHARED = 0xFF
-"""Of a futex's operation: which it is, and with its highest bit that one process alone has the word."""
+"""Bits of a futex's operation: its number, and the flag FUTEX_PRIVATE."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT_LOW, _ARGUMENT_HIGH, _SECOND_LOW = 0, 4, 16, 20, 24
 """Offsets in the kernel's `struct seccomp_data`, on machines that store the low half first."""

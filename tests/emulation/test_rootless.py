@@ -76,7 +76,7 @@ def test_a_run_of_a_user_that_is_killed_leaves_nothing(machine_lock: None, someb
 
 
 def said_inside(of: User, script: str, *arguments: object) -> Any:
-    """What a script of this folder prints at its end, run by `of` in such namespaces as a rootless run makes."""
+    """Run a script of this folder as a user, in the namespaces of a rootless run; return the JSON it prints last."""
     command = [
         *(*of.wrapper(**{OWNER: str(UID)}), *Rights(rootless=True).unshare()),
         *(sys.executable, str(Path(__file__).parent / script), *map(str, arguments)),

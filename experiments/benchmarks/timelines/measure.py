@@ -47,7 +47,7 @@ _SCALES = {"gpt2-xl": 400, "gpt2-medium": 100, "bert-large": 100, "vit-l": 100}
 _SCALE = 20
 """Factors by which tensors are smaller, so that copying them takes little of the time that is paced."""
 _BUCKET_SIZES = {"gpt2-xl": "128 MiB"}
-"""Of the whole runs: what handing over 1,500 buckets takes besides its phases counts as the optimizer's."""
+"""Sizes in whole runs: the time to hand over 1,500 buckets would count as the optimizer's."""
 _STEPS, _RUN_STEPS = 4, {"gpt2-xl": 3}
 _MIN_DILATION = {"clock": 4.0, "run": 36.0}
 _STEP_WALL_S = {"clock": 6.0, "run": 3.0}
