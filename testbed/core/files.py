@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, TextIO
 MAX_OBJECT_BYTES = 50_000_000
 """A summary is some kilobytes, a spec with traces in it some megabytes; a larger file is something else."""
 MAX_LINE_CHARACTERS = 10_000_000
+_MAX_FIGURE = 1e150
 _MAX_INTEGER = 2**64
 _SPARSE_BYTES, _SPARSE_RATIO = 64_000_000, 1000
 """A larger file that takes so much less of the disk is no record: no file system packs one like that."""
@@ -172,3 +173,13 @@ def spreadsheet_safe(value: object) -> object:
     text = printable(value)
     # those of full width too, which some take for the same
     return f"'{text}" if unicodedata.normalize("NFKC", text.lstrip()[:1]).startswith(("=", "+", "-", "@")) else text
+
+
+def finite(value: object) -> float | int | None:
+    """Return a number of a record that figures can be made of; None for what is none.
+
+    None too for truth values, integers of more than 64 bits, and what is so large that sums of squares are infinite.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) < (_MAX_FIGURE if isinstance(value, float) else _MAX_INTEGER) else None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testbed.core.errors import InputError
-from testbed.core.files import read_object
+from testbed.core.files import finite, read_object
 from testbed.core.record.run_directory import RUN_ID, RunDir
 from testbed.core.record.summary import compressor_label, form_fault, version_fault
 
@@ -183,7 +183,7 @@ def _at(summary: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _checked(column: Column, value: Any) -> Any:
-    return _finite(value) if column.kind in ("count", "number") else _word(value)
+    return finite(value) if column.kind in ("count", "number") else _word(value)
 
 
 def _spec_values(run: RunDir) -> Row:
@@ -195,16 +195,9 @@ def _spec_values(run: RunDir) -> Row:
     topology = spec.get("topology") or {}
     parts = {key: _word((spec.get(key) or {}).get("name")) for key in ("strategy", "compressor", "workload", "device")}
     workers = len(topology.get("nodes") or ()) or None
-    numbers = {key: _finite(spec.get(key)) for key in ("seed", "steps")}
+    numbers = {key: finite(spec.get(key)) for key in ("seed", "steps")}
     return {"topo": _word(topology.get("name")), **parts, "workers": workers, **numbers}
 
 
 def _word(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _finite(value: object) -> float | int | None:
-    """Return a number that a table can show and JSON can say: nothing infinite, no integer of a thousand digits."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 2**63:
-        return None
-    return value if math.isfinite(value) else None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from testbed.core.errors import BROKEN
+from testbed.core.files import finite
 from testbed.core.record.events.run import PHASES
 from testbed.core.record.network_form import network_fault
 from testbed.core.record.run_directory import RunDir
@@ -155,12 +156,12 @@ class _Record:
             self.left.discard(int(event["rank"]))
         elif kind == "evaluation":
             name = _text(event["name"])
-            self.evaluations.append(_Evaluation(t_s, int(event["rank"]), name, _finite(event["value"])))
+            self.evaluations.append(_Evaluation(t_s, int(event["rank"]), name, finite(event["value"])))
         elif kind == "host":
             self.knows_disturbances |= "foreign_cpu_s" in event
         elif kind == "model":
             self.model = {**event, "metric_name": _text(event["metric_name"])}
-            self.model["metric_target"] = _finite(event.get("metric_target"))
+            self.model["metric_target"] = finite(event.get("metric_target"))
         elif kind == "payload":
             self.hook_bytes = (self.hook_bytes or 0) + int(event["payload_bytes"])
             rank = int(event["rank"])
@@ -181,7 +182,7 @@ class _Record:
             self.end_of_run_s = t_s
         elif kind == "link" and t_s >= 0:
             name, source, target = (_text(event[key]) for key in ("name", "from", "to"))
-            self.wire_bytes[name, source, target] = _finite(event["wire_bytes"])
+            self.wire_bytes[name, source, target] = finite(event["wire_bytes"])
 
     def changes(self, link: str, source: str) -> int:
         """Return how often events changed a direction of a link, or took the link down or up."""
@@ -209,7 +210,7 @@ class _Record:
     def step_durations_s(self, steps: list[int]) -> list[float]:
         """Of every step, the first ones too, the time its slowest rank took: a synchronous step is as long as that."""
         slowest = (
-            max((s for event in self.of_step(step) if (s := _finite(event.get("step_s"))) is not None), default=None)
+            max((s for event in self.of_step(step) if (s := finite(event.get("step_s"))) is not None), default=None)
             for step in steps
         )
         return [step_s for step_s in slowest if step_s is not None]
@@ -222,12 +223,12 @@ class _Record:
                 given = event.get("phase_s")
                 phases = given if isinstance(given, dict) else {}
                 for phase in PHASES:
-                    if (seconds := _finite(phases.get(phase))) is not None:
+                    if (seconds := finite(phases.get(phase))) is not None:
                         found[phase].append(seconds)
         return {phase: math.fsum(values) / len(values) if values else None for phase, values in found.items()}
 
     def payload_bytes(self, steps: list[int]) -> int | float | None:
-        values = [_finite(event.get("payload_bytes")) for step in steps for event in self.of_step(step)]
+        values = [finite(event.get("payload_bytes")) for step in steps for event in self.of_step(step)]
         known = [value for value in values if value is not None]
         return sum(known) if known and len(known) == len(values) else self.hook_bytes
 
@@ -235,7 +236,7 @@ class _Record:
         """What uncompressed ring data parallel would have sent, all ranks."""
         if self.hook_elements:
             return 2 * (workers - 1) * _DENSE_ELEMENT_BYTES * max(self.hook_elements.values())
-        dense_bytes_step = _finite(self.model.get("dense_bytes_step"))
+        dense_bytes_step = finite(self.model.get("dense_bytes_step"))
         return None if dense_bytes_step is None or not steps else dense_bytes_step * len(steps)
 
 
@@ -297,11 +298,6 @@ def _metric(spec: dict[str, Any], record: _Record) -> dict[str, Any]:
             reached = (t_s for t_s, value in points if sign * value >= sign * target)
             metric["time_to_target_s"] = next(reached, None)
     return metric
-
-
-def _finite(value: Any) -> Any:
-    """The number itself; None for what is none, or not finite."""
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _text(value: object) -> str:

@@ -5,12 +5,12 @@ They apply once no more events come. What was never seen is a reason against `va
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from testbed.core.files import finite
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.observation.verdict.link_rules import Event, Finding
 
@@ -51,7 +51,7 @@ def is_plausible(event: Event) -> bool:
 
 def _is_finite(value: Any) -> bool:
     if isinstance(value, float):
-        return math.isfinite(value)
+        return finite(value) is not None
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     if isinstance(value, list):
