@@ -10,7 +10,6 @@ import json
 import os
 import re
 import stat
-import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,8 +18,7 @@ from typing import Any, BinaryIO, TextIO
 MAX_OBJECT_BYTES = 50_000_000
 """A summary is some kilobytes, a spec with traces in it some megabytes; a larger file is something else."""
 MAX_LINE_CHARACTERS = 10_000_000
-_MAX_FIGURE = 1e150
-_MAX_INTEGER = 2**64
+_MAX_INTEGER, _MAX_FIGURE = 2**64, 1e150
 _SPARSE_BYTES, _SPARSE_RATIO = 64_000_000, 1000
 """A larger file that takes so much less of the disk is no record: no file system packs one like that."""
 _SUSPECT = re.compile(r"NaN|Infinity|[0-9]{19}|[eE][+-]?[0-9]{3}|\\u[dD][89a-fA-F]")
@@ -112,7 +110,8 @@ def parse_json(text: str, *, strict: bool) -> Any:
     """Return the value of a JSON text that somebody else has written.
 
     Args:
-        strict: Refuse NaN, infinity, and numbers that neither a float nor 64 bits hold; else they are None.
+        strict: Refuse NaN, infinity, integers of more than 64 bits, and other numbers beyond 1e150, which have no
+            finite sum of squares; else they are None.
 
     Raises:
         ValueError: It is not JSON, is nested too deeply, or holds half of a surrogate pair, which is no Unicode.
@@ -124,7 +123,7 @@ def parse_json(text: str, *, strict: bool) -> Any:
         data = json.loads(
             text,
             parse_constant=otherwise,
-            parse_float=lambda digits: _within(float(digits), sys.float_info.max, otherwise),
+            parse_float=lambda digits: _within(float(digits), _MAX_FIGURE, otherwise),
             parse_int=lambda digits: _within(int(digits), _MAX_INTEGER, otherwise),
         )
         json.dumps(data, ensure_ascii=False).encode()
