@@ -12,8 +12,7 @@ from tests.emulation.support import run_inside
 RATE_BIT_S, RTT_S, NODES, SIZE_BYTES, REPEATS = 100e6, 0.040, 4, 16 << 20, 2
 TRIES = 3
 """The machine is shared: a disturbed all-reduce is late, and says nothing about the ring."""
-LEAST_OFF, MOST_OFF = -0.05, 0.25
-"""Shares of a broadcast's closed form: no chain is faster than its links; busy machines took 3 to 15 % longer."""
+LEAST_OFF = -0.05
 
 
 @pytest.mark.parametrize(("mtu_bytes", "most_off"), [(1500, 3.0), (9001, 0.05)])
@@ -44,19 +43,28 @@ def test_it_takes_the_time_and_the_bytes_of_the_closed_form(
     raise AssertionError(f"off the closed form by {off}")
 
 
-def test_a_broadcast_takes_the_time_and_the_bytes_of_its_closed_form(machine_lock: None) -> None:
-    """A chain: all ranks but the last send all of it, once."""
+def test_a_broadcast_passes_slices_on_as_its_closed_form_has_it(machine_lock: None) -> None:
+    """A chain: all ranks but the last send all of it, once, and pass a slice on before they have the next ones.
+
+    How many slices leave together depends on how sockets share an uplink's queue: from one, which is the fastest, to
+    more than the form's two, by up to 80 % of its time where queues hold much of the tensor, with nobody else on the
+    machine. Nodes that waited for all of the tensor would take more than twice the form.
+    """
     topology = ["topo=star", f"workers={NODES}", "topo.rate='100 Mbit/s'", "topo.rtt='20 ms'", "topo.queue='10 MB'"]
-    asked = {"topology": topology, "sizes_bytes": [SIZE_BYTES], "repeats": REPEATS, "nccl": {}, "tcp": "stock"}
-    cluster = Cluster(nodes=NODES, rate_bit_s=RATE_BIT_S, round_trip_s=RTT_S)
-    form_s, off = Nccl().broadcast_s(SIZE_BYTES, cluster), list[float]()
+    asked = {"topology": [*topology, "topo.mtu=9001"], "sizes_bytes": [SIZE_BYTES], "repeats": REPEATS, "nccl": {}}
+    asked |= {"broadcasts": True, "tcp": "stock"}
+    cluster = Cluster(nodes=NODES, rate_bit_s=RATE_BIT_S, round_trip_s=RTT_S, mtu_bytes=9001)
+    least_s = Nccl(sockets=8).broadcast_s(SIZE_BYTES, cluster)
+    whole_s = (NODES - 1) * cluster.carrying_s(SIZE_BYTES, Nccl().connections)
+    assert least_s < Nccl().broadcast_s(SIZE_BYTES, cluster) < whole_s / 2
+    taken_s: list[float] = []
     for _ in range(TRIES):
-        (found,) = run_inside("inside_ring.py", json.dumps(asked | {"broadcasts": True}))
+        (found,) = run_inside("inside_ring.py", json.dumps(asked))
         sent = [found["sent_bytes"][f"site-{node}-0"] / REPEATS for node in range(NODES)]
         assert found["drops"] == 0 and sent[-1] < 0.04 * SIZE_BYTES, "acknowledgements alone"
         assert sent[:-1] == pytest.approx([cluster.wire_ratio * SIZE_BYTES] * (NODES - 1), rel=0.04)
-        off.append(min(found["times_s"]) / form_s - 1)
-        assert off[-1] > LEAST_OFF
-        if off[-1] < MOST_OFF:
+        taken_s.append(min(found["times_s"]))
+        assert taken_s[-1] > (1 + LEAST_OFF) * least_s, "no chain is faster than its links"
+        if taken_s[-1] < whole_s:
             return
-    raise AssertionError(f"off the closed form by {off}")
+    raise AssertionError(f"took {taken_s} s; nodes that wait for all of it take {whole_s:.2f} s")
