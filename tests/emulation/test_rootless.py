@@ -52,7 +52,9 @@ def test_a_user_without_rights_makes_a_run(machine_lock: None, somebody: User) -
             assert link["rate_bit_s"]["measured"] == pytest.approx(20e6, rel=0.05)
             assert link["rtt_s"]["measured"] == pytest.approx(0.067, rel=0.1)
     assert summary["bytes"]["payload"] > 0
-    lost = json.loads(longhaul.run.provenance.read_text())["rights_lost"]
+    facts = json.loads(longhaul.run.provenance.read_text())
+    assert facts["cores_kept_awake"] is False and longhaul.said.count("idle cores may sleep") == 1
+    lost = facts["rights_lost"]
     assert len(lost) >= 4 and all(longhaul.said.count(f"rootless, so without {line}") == 1 for line in lost)
     assert any("nothing limits them" in line for line in summary["unknowns"])
     made = [longhaul.run.path, *longhaul.run.path.rglob("*")]

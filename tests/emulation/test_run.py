@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import urllib.request
@@ -49,6 +50,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, machine_lock: None) -> Lo
 def test_every_file_of_the_interface_is_there_and_nothing_else(finished: Longhaul) -> None:
     assert {path.name for path in finished.run.path.iterdir()} == FILES
     logs = {path.name for path in finished.run.logs.iterdir()}
+    facts = json.loads(finished.run.provenance.read_text())
+    assert facts["cores_kept_awake"] == os.access("/dev/cpu_dma_latency", os.W_OK), "as the kernel lets root"
     assert logs == {"orchestrator.log", "oregon-0.log", "oregon-1.log", "virginia-0.log", "virginia-1.log"}
 
 

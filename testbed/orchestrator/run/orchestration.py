@@ -128,6 +128,8 @@ class RunOrchestration:
             record.stage(
                 "measured", f"links measured at dilation {links.dilation:g}: all rates and round trips as asked"
             )
+            if (refusal := links.network.cores.refusal) is not None:
+                record.stage("cores", f"idle cores may sleep, and wake late ({refusal})")
             if fork_server and not has_core_for_imports:
                 stack.enter_context(fork_server)  # only now: it would have taken the core that measured the links
             sandbox = sandbox_of(spec, self._program, record.run, links.network, self._rights, self._driver)
@@ -137,6 +139,7 @@ class RunOrchestration:
                 **provenance.collect(spec.runtime),
                 "shaper": {"chosen": chosen, "why": why},
                 "machine_shared": self._shared,
+                "cores_kept_awake": links.network.cores.refusal is None,
                 "rights_lost": self._rights.lost(),
                 **self._driver.facts(spec.workers),
             }

@@ -18,6 +18,7 @@ from typing import Any
 from testbed.core.spec.link_profile import LinkProfile
 from testbed.core.spec.topology import Link, Topology
 from testbed.orchestrator.emulation.kernel import tc
+from testbed.orchestrator.emulation.kernel.awake_cores import AwakeCores
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueReader
 from testbed.orchestrator.emulation.kernel.tcp import ROUTER_SYSCTLS, RTO_MIN_US, TcpProfile
@@ -63,10 +64,12 @@ class Network:
         self._report = report
         self._namespaces = namespaces or {}
         self._shaper_class = SHAPERS[shaper]
+        self.cores = AwakeCores()
         self.mininet = empty_mininet()
         self._wire_batch = WireBatch(self.mininet, tcp.route_rto_min_s, topology.mtu_bytes)
 
     def __enter__(self) -> Network:
+        self.cores.__enter__()
         try:
             self._build()
         except BaseException:
@@ -97,6 +100,7 @@ class Network:
             self.shaper.clear()
         for node in self.nodes.values():
             node.terminate()
+        self.cores.__exit__()
 
     def _build(self) -> None:
         for index, region in enumerate(self.topology.regions):
