@@ -17,7 +17,7 @@ class AwakeCores:
     """A wish that idle cores poll in place of sleeping. A context manager; who is killed wishes nothing any more."""
 
     refusal: str | None = None
-    """What keeps the kernel from taking the wish, if anything: only root may have one, and a container may lack it."""
+    """The kernel's reason not to take the wish: only root may have one, and a container may lack the file."""
     _descriptor: int | None = None
 
     def __enter__(self) -> AwakeCores:
