@@ -17,7 +17,7 @@ def test_the_kernel_has_the_wish_while_it_is_held() -> None:
         if cores.refusal is None:
             assert struct.unpack("i", Path("/dev/cpu_dma_latency").read_bytes()[:4]) == (0,)
         else:
-            with pytest.raises(OSError):
+            with pytest.raises(OSError, match="cpu_dma_latency"):
                 os.open("/dev/cpu_dma_latency", os.O_WRONLY)
 
 
