@@ -47,8 +47,8 @@ def test_a_broadcast_passes_slices_on_as_its_closed_form_has_it(machine_lock: No
     """A chain: all ranks but the last send all of it, once, and pass a slice on before they have the next ones.
 
     How many slices leave together depends on how sockets share an uplink's queue: from one, which is the fastest, to
-    more than the form's two, by up to 80 % of its time where queues hold much of the tensor, with nobody else on the
-    machine. Nodes that waited for all of the tensor would take more than twice the form.
+    more than the form's two. That took up to a third longer than the form where queues hold all of the tensor, with
+    nobody else on the machine. Nodes that waited for all of the tensor would take more than twice the form.
     """
     topology = ["topo=star", f"workers={NODES}", "topo.rate='100 Mbit/s'", "topo.rtt='20 ms'", "topo.queue='10 MB'"]
     asked = {"topology": [*topology, "topo.mtu=9001"], "sizes_bytes": [SIZE_BYTES], "repeats": REPEATS, "nccl": {}}

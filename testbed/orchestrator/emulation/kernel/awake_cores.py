@@ -14,7 +14,7 @@ _LATENCY = "/dev/cpu_dma_latency"
 
 
 class AwakeCores:
-    """A wish that idle cores poll in place of sleeping. A context manager; who is killed wishes nothing any more."""
+    """A wish that idle cores poll instead of sleeping. A context manager; it ends when its process is killed, too."""
 
     refusal: str | None = None
     """The kernel's reason not to take the wish: only root may have one, and a container may lack the file."""
