@@ -132,7 +132,7 @@ class Pilot:
             self._fold.is_running = False
             trial = self._fold.trial()
             if trial is None:
-                self._record.stage("pilot", self._search_by_cores())
+                self._record.stage("pilot", self._search_by_hints())
                 return
             why = self._search.take(trial)
             self._budget_s = max(BUDGET_S, BUDGET_RATIO * self._run_s(trial)) - END_S
@@ -144,13 +144,15 @@ class Pilot:
                 return
             began_s = self._change(workers)
 
-    def _search_by_cores(self) -> str:
-        """Search where no step ended in the time of a pilot; return what was tried and found, in words."""
+    def _search_by_hints(self) -> str:
+        """Search where no step that counts ended in the time of a pilot; return what was tried and found, in words."""
         tried = f"pilot at dilation {self._fold.dilation:g}: no step of all workers in time"
-        busy_ratio = self._fold.busy_ratio
-        self._search.take_cores(busy_ratio)
-        known = "nothing is known" if busy_ratio is None else f"cores idle {1 - busy_ratio:.0%}"
-        return f"{tried}; {known}, {self._search.dilation:g} is taken"
+        busy_ratio, queued_ratio = self._fold.busy_ratio, self._fold.cold_queued_ratio
+        self._search.take_hints(busy_ratio, queued_ratio)
+        known = [] if busy_ratio is None else [f"cores idle {1 - busy_ratio:.0%}"]
+        if queued_ratio is not None:
+            known.append(f"messages waited {queued_ratio:.1%} of the first step")
+        return f"{tried}; {', '.join(known) or 'nothing is known'}, {self._search.dilation:g} is taken"
 
     def _run_s(self, trial: Trial) -> float:
         """Seconds of the wall that the run will take at its dilation."""

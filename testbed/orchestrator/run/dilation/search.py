@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.orchestrator.observation.verdict.lateness_rules import AIM_LATE
 from testbed.orchestrator.run.dilation.first_guess import on_grid
-from testbed.orchestrator.run.dilation.trial import AIM_IDLE, MIN_IDLE, MOST_LATE, Trial
+from testbed.orchestrator.run.dilation.trial import AIM_IDLE, AIM_QUEUED, MIN_IDLE, MOST_LATE, MOST_QUEUED, Trial
 
 WORTH_RATIO = 1.15
 """Ratio of dilations below which a shorter run is not worth another trial: assumed."""
@@ -70,11 +70,18 @@ class Search:
             return MAX_STEP * trial.dilation
         return trial.dilation + (trial.late_ratio - AIM_LATE) / fall
 
-    def take_cores(self, busy_ratio: float | None) -> None:
-        """Fold in all that is known of steps that last longer than a pilot may: how busy the cores were with them."""
+    def take_hints(self, busy_ratio: float | None, queued_ratio: float | None) -> None:
+        """Fold in all that is known of steps that last longer than a pilot may; no other trial follows.
+
+        Args:
+            busy_ratio: How busy the cores were with them.
+            queued_ratio: Which share of the very first one its messages waited for a core.
+        """
         slowdown = UNTRIED_RATIO
         if busy_ratio is not None and 1 - busy_ratio < MIN_IDLE:
             slowdown = max(slowdown, busy_ratio / (1 - AIM_IDLE))
+        if queued_ratio is not None and queued_ratio > MOST_QUEUED:
+            slowdown = max(slowdown, queued_ratio / AIM_QUEUED)
         self.dilation = min(self._most, on_grid(self.dilation * slowdown))
         self.wants_another = False  # one margin is enough
         self.give_up()

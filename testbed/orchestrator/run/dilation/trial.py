@@ -152,6 +152,8 @@ class TrialFold:
         """By rank, how far behind its device it was when the trial began."""
         self.reached: dict[int, int] = {}
         """Last step that each rank told."""
+        self._cold: dict[int, Event] = {}
+        """By rank, its first step of all, with cold caches."""
 
     def add(self, event: Event) -> None:
         """Take an event as its sender says it: those of the network by the wall."""
@@ -162,6 +164,8 @@ class TrialFold:
                 self._steps[event["step"]][event["rank"]] = event
             else:
                 self._behind_s[event["rank"]] = event["behind_s"] or 0.0
+                if event["step"] == 1:
+                    self._cold[event["rank"]] = event
         elif kind == "host" and self.is_running:
             self._idle.append((event["cpu_idle_ratio"], event["interval_s"]))
         elif kind == "delay_line" and self.is_running and event["late_p99_s"] is not None:
@@ -188,6 +192,15 @@ class TrialFold:
         """Busy share of all cores while the trial ran; None if nobody looked yet."""
         watched_s = sum(interval_s for _, interval_s in self._idle)
         return 1 - sum(idle * each_s for idle, each_s in self._idle) / watched_s if watched_s else None
+
+    @property
+    def cold_queued_ratio(self) -> float | None:
+        """Share of the very first step that its messages waited for a core; None if a rank has not told of it."""
+        events = list(self._cold.values())
+        if len(events) < self._workers:
+            return None
+        queued_s: float = statistics.fmean(event["queued_s"] for event in events)
+        return queued_s / float(max(event["step_s"] for event in events))
 
     def _whole(self) -> list[dict[int, Event]]:
         return [ranks for ranks in list(self._steps.values()) if len(ranks) == self._workers]

@@ -132,12 +132,18 @@ def test_one_that_failed_is_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy_ratio", "most", "taken"),
-    [(None, 9.0, 4.6), (0.5, 9.0, 4.6), (0.9, 9.0, 4.6), (1.0, 9.0, 5.0), (1.0, 4.8, 4.8), (None, 4.2, 4.2)],
+    ("busy_ratio", "queued_ratio", "most", "taken"),
+    [
+        *((None, None, 9.0, 4.6), (0.5, None, 9.0, 4.6), (0.9, None, 9.0, 4.6), (1.0, None, 9.0, 5.0)),
+        *((1.0, None, 4.8, 4.8), (None, None, 4.2, 4.2), (0.5, 0.07, 9.0, 4.6), (1.0, 0.07, 9.0, 5.0)),
+        *((0.5, 0.13, 9.0, 8.0), (None, 0.13, 6.0, 6.0)),
+    ],
 )
-def test_of_steps_longer_than_a_pilot_busy_cores_are_known(busy_ratio: float | None, most: float, taken: float) -> None:
+def test_of_steps_longer_than_a_pilot_busy_cores_and_the_first_ones_waits_are_known(
+    busy_ratio: float | None, queued_ratio: float | None, most: float, taken: float
+) -> None:
     search = Search(4.0, most)
-    search.take_cores(busy_ratio)
+    search.take_hints(busy_ratio, queued_ratio)
     assert (search.dilation, search.wants_another) == (taken, False)
 
 
@@ -145,5 +151,5 @@ def test_what_was_to_be_tried_next_gets_one_margin_where_no_step_ended() -> None
     search = Search(2.0, 1000.0)
     search.take(trial(2.0, 2.4))
     asked = search.dilation
-    search.take_cores(None)
+    search.take_hints(None, None)
     assert (search.dilation, search.wants_another) == (on_grid(UNTRIED_RATIO * asked), False)

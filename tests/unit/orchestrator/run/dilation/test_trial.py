@@ -48,6 +48,12 @@ def test_steps_count_once_all_ranks_have_told_them_and_the_first_does_not() -> N
     assert folded(step(0, 1), step(1, 1)).trial() is None
 
 
+def test_of_the_first_step_waits_are_known_once_all_ranks_have_told_it() -> None:
+    late = step(0, 1, queued_s=0.2, step_s=2.0)
+    assert folded(late).cold_queued_ratio is None
+    assert folded(late, step(1, 1, queued_s=0.4), step(1, 2, queued_s=9.0)).cold_queued_ratio == pytest.approx(0.15)
+
+
 def test_shares_are_the_verdicts() -> None:
     found = folded(step(0, 2, late_s=0.1, queued_s=0.2), step(1, 2)).trial()
     assert found is not None
