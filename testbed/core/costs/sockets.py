@@ -116,7 +116,7 @@ class Nccl:
         start_round_trips: Round trips before an all-reduce is at full speed and after its last byte; half of one is
             the last hop, the rest was fitted.
         chain_start_round_trips: Round trips that a broadcast or reduction takes besides its hops; fitted.
-        host_s: Time from a slice's arrival until its channel passes it on, one after another, in an all-reduce.
+        host_s: Time from a slice's arrival until its channel passes it on, one after another.
     """
 
     channels: int = 2
@@ -168,15 +168,18 @@ class Nccl:
     def broadcast_s(self, size_bytes: float, cluster: Cluster) -> float:
         """Return the time of a broadcast along a chain of all nodes.
 
-        A slice has fewer pieces than there are sockets, so several slices leave together, and come together.
+        A slice has fewer pieces than there are sockets, so several slices leave together, and come together. Each node
+        but the first has its host's time for each slice; those of all nodes pass at once, but for the first slice's.
         """
         if cluster.nodes < 2:
             return 0.0
         passed_bytes = max(self.chain_chunk_bytes, self.sockets * self.piece_bytes)  # what all sockets take at once
         filled_bytes = (cluster.nodes - 2) * self.channels * passed_bytes
-        hops_s = (cluster.nodes - 1) * cluster.round_trip_s / 2
-        carried_s = cluster.carrying_s(size_bytes + filled_bytes, self.connections)
-        return carried_s + hops_s + self.chain_start_round_trips * cluster.round_trip_s
+        hops_s = (cluster.nodes - 1) * (cluster.round_trip_s / 2 + self.host_s)
+        later = max(0, math.ceil(size_bytes / self.channels / self.chain_chunk_bytes) - 1)
+        carried_s = max(cluster.carrying_s(size_bytes, self.connections), later * self.host_s)
+        filled_s = cluster.carrying_s(filled_bytes, self.connections)
+        return carried_s + filled_s + hops_s + self.chain_start_round_trips * cluster.round_trip_s
 
     def reduce_s(self, size_bytes: float, cluster: Cluster) -> float:
         """Return the time of a sum along a chain, which takes as long as a broadcast."""

@@ -127,6 +127,16 @@ def test_a_broadcast_of_gloo_goes_down_a_tree_and_one_of_nccl_along_a_chain():
     assert NCCL.reduce_s(128 * MIB, eight) == NCCL.broadcast_s(128 * MIB, eight)
 
 
+def test_a_host_s_time_for_each_slice_costs_a_chain_its_hops_until_it_outlasts_the_wire():
+    """Two channels have 128 slices each; one of each takes 8.8 ms on the wire at 1 Gbit/s, together."""
+    size, eight = 128 * MIB, replace(ONE_GBIT, nodes=8)
+    quick_s = NCCL.broadcast_s(size, eight)
+    assert Nccl(host_s=6e-3).broadcast_s(size, eight) == pytest.approx(quick_s + 7 * 6e-3)
+    wire_s = 8 * ONE_GBIT.wire_ratio * size / 1e9
+    assert Nccl(host_s=20e-3).broadcast_s(size, eight) == pytest.approx(quick_s - wire_s + (127 + 7) * 20e-3)
+    assert Nccl(host_s=20e-3).broadcast_s(0, eight) == pytest.approx(0.11 + 7 * 20e-3 + 12 / 128 * wire_s)
+
+
 @pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 def test_one_node_alone_waits_for_nobody(library):
     alone = replace(ONE_GBIT, nodes=1)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 from compressors.base.compressor import Compressor
 from compressors.none import Uncompressed
 from compressors.topk import TopK
-from testbed.core.costs.sockets import Nccl
+from testbed.core.costs.sockets import Cluster, Nccl
 from testbed.worker.communication.collectives.algorithm_selection import sums_fault
 from testbed.worker.communication.sockets.neighbours import Neighbours
 from testbed.worker.communication.sockets.ring import SocketRing
@@ -180,6 +181,23 @@ def test_a_broadcast_goes_along_the_ring_from_the_first_rank_to_the_last(size: i
     found = on_all(size, library, work)
     assert [is_right for is_right, _ in found] == [True] * size
     assert [sent for _, sent in found] == [2 * size_bytes] * (size - 1) + [0]
+
+
+def test_a_chain_has_the_host_s_time_for_each_slice_as_its_closed_form_says() -> None:
+    """Two channels have five slices each, and the last of three ranks has one after the rank before."""
+    host_s, library = 0.03, Nccl(sockets=2, chain_chunk_bytes=16 * 1024, piece_bytes=4 * 1024)
+    size_bytes = 10 * library.chain_chunk_bytes
+
+    def work(ring: SocketRing) -> tuple[float, float]:
+        began_s = time.monotonic()
+        ring.broadcast(torch.ones(size_bytes, dtype=torch.uint8), host_s=host_s)
+        return began_s, time.monotonic()
+
+    cluster = Cluster(nodes=3, rate_bit_s=math.inf, round_trip_s=0.0)
+    least_s = replace(library, host_s=host_s).broadcast_s(size_bytes, cluster)
+    assert least_s == pytest.approx((5 - 1 + 2) * host_s)
+    began_s, ended_s = zip(*on_all(3, library, work), strict=True)
+    assert max(ended_s) - min(began_s) >= least_s
 
 
 def test_a_neighbour_that_never_comes_is_told() -> None:
