@@ -4,7 +4,8 @@
     {"event": "hello", "node": "oregon-0"}  ->
                                             <-  Welcome: spec, rank, addresses, where rank 0 listens
     {"event": "warm", "rank": 0}            ->      connected to all peers, and has taken warm-up steps on its own
-                                            <-  {"event": "busy"}, to some: all are warm, compute until told to go
+                                            <-  {"event": "busy"}, to some: all are warm, compute until told to rest
+                                            <-  {"event": "rest"}, to those, who say `warm` again once they do
                                             <-  {"event": "go", "t0_s": monotonic seconds at which step 1 starts},
                                                 or "lead_s", from now, where they share no clock
     events of `core.record.events`          ->      `model` before `warm`, from rank 0; then `start`, `step`,

@@ -42,7 +42,7 @@ from testbed.orchestrator.run.workers.workers import Workers
 
 PROBE_EVERY_S = 0.5
 LEAD_S, LEAD_OF_WORKER_S = 0.2, 0.01
-"""Seconds until the beginning once workers are told: all are in the midst of a warm-up step on few cores."""
+"""Seconds until the beginning once workers are told: they hear it one after another, on few cores."""
 BUSY_OF_CORE = 4
 """Workers that compute beside the second measurement; more would fill memory, and cores no further."""
 _EXIT_TIMEOUT_S = 5.0
@@ -153,7 +153,7 @@ class RunOrchestration:
             return Workers(spec, self._program, record.run, links.network, sandbox, take, fork_server)
 
         def begin(workers: Workers) -> float:
-            until_warm(workers)
+            until_warm(workers, workers.nodes)
             t0_s = self._beginning_s()
             workers.go(t0_s)
             return t0_s

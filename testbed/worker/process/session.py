@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from testbed.core.device.profile import Profile
 from testbed.core.errors import EXIT_COMPLETED, EXIT_FAILED, Left, LonghaulError, RunError
-from testbed.core.record.events.run import Fault, Leaving
+from testbed.core.record.events.run import Fault, Leaving, Warm
 from testbed.core.record.telemetry import KEPT_MODEL, SOCKET_IN_NODE, Channel, Welcome, connect
 from testbed.core.spec.run_spec import PROCESSOR, RunSpec
 from testbed.worker.communication.communicator import Communicator
@@ -58,7 +58,7 @@ class Orders:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.busy, self.go = threading.Event(), threading.Event()
+        self.busy, self.rest, self.go = threading.Event(), threading.Event(), threading.Event()
         self.t0_s = 0.0
         self.paces = Paces()
         self.leaving = False
@@ -70,13 +70,16 @@ class Orders:
             for message in self._channel.messages():
                 if message["event"] == "busy":
                     self.busy.set()
+                elif message["event"] == "rest":
+                    self.rest.set()
                 elif message["event"] == "pace":
                     self.paces.order(int(message["step"]), float(message["dilation"]))
                 elif message["event"] == "go":
                     lead_s = message.get("lead_s")
                     self.t0_s = float(message["t0_s"]) if lead_s is None else time.monotonic() + float(lead_s)
                     self.go.set()
-                    self.busy.set()  # whoever waits for the one may hear the other first
+                    self.rest.set()
+                    self.busy.set()  # whoever waits for the one may hear the others first
         except Exception:  # whatever it was: without this thread the worker would wait for its order forever
             traceback.print_exc()
         if not self.leaving:
@@ -161,7 +164,10 @@ def _train(welcome: Welcome, emit: Emit, orders: Orders, accelerator: Accelerato
         emit(training.describe().to_json())
     turn = comm.rendezvous.turn(welcome.rank % TURNS)  # what each needs for a moment, hundreds at once do not have
     alone = contextlib.nullcontext() if turn is None else turn.held()
-    training.warm_up(orders.busy, orders.go, build_parts(spec).compressor, alone)
+    training.warm_up(orders.busy, orders.rest, build_parts(spec).compressor, alone)
+    if not orders.go.is_set():  # it was told to rest, and others wait until it does
+        emit(Warm(rank=comm.rank).to_json())
+        orders.go.wait()
     done = training.run(orders.t0_s)
     if spec.keeps_model and welcome.rank == 0:
         checkpoint.keep(capabilities.kept(parts.transform, training.model), Path(welcome.folder) / KEPT_MODEL)

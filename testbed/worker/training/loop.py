@@ -132,16 +132,16 @@ class Training:
         )
 
     def warm_up(
-        self, busy: threading.Event, go: threading.Event, scratch: Compressor, turn: AbstractContextManager[None]
+        self, busy: threading.Event, rest: threading.Event, scratch: Compressor, turn: AbstractContextManager[None]
     ) -> None:
-        """Do everything once, say so, and compute from `busy` until `go`; see `WarmUp`."""
+        """Do everything once, say so, and compute from `busy` until `rest`; see `WarmUp`."""
         warm_up = WarmUp(self.parts.workload, self.model, self.spec, self.comm.rank, scratch)
         if self._evaluations is not None:
             self._evaluations.rehearse()
         with turn:
             warm_up.rehearse()
         self.emit(Warm(rank=self.comm.rank).to_json())
-        warm_up.work(busy, go)
+        warm_up.work(busy, rest)
 
     def run(self, t0_s: float) -> Done:
         """Train from `t0_s` (CLOCK_MONOTONIC) to the end; return the last event, once all others have been sent."""

@@ -49,17 +49,17 @@ class WarmUp:
         del model, optimizer
         give_back_memory()
 
-    def work(self, busy: threading.Event, go: threading.Event) -> None:
-        """From `busy` on compute until `go`: in between, the cores are for ranks that are not yet there.
+    def work(self, busy: threading.Event, rest: threading.Event) -> None:
+        """From `busy` on compute until `rest`: before, the cores are for ranks that are not yet there.
 
         Args:
-            busy: set at the latest with `go`.
+            busy: set at the latest with `rest`.
         """
         busy.wait()
-        if go.is_set():
+        if rest.is_set():
             return
         model = warm_up_model(self._workload, self._original)
-        while not go.is_set():
+        while not rest.is_set():
             self._workload.loss(model, self._batch).backward()
             model.zero_grad()
         del model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack
 
 from testbed.core.errors import RunError
@@ -15,17 +15,17 @@ START_TIMEOUT_S = 180.0
 """From the containers' start to the last worker's connection to all its peers."""
 
 
-def until_warm(workers: Workers) -> None:
-    """Wait until all workers are connected to their peers.
+def until_warm(workers: Workers, nodes: Collection[str]) -> None:
+    """Wait until the workers of these nodes are connected to all peers, or have come to rest.
 
     Raises:
         RunError: one is not after `START_TIMEOUT_S`.
     """
     warm: set[str] = set()
     deadline_s = time.monotonic() + START_TIMEOUT_S
-    while len(warm) < len(workers.nodes):
+    while len(warm) < len(nodes):
         if time.monotonic() > deadline_s:
-            missing = ", ".join(node for node in workers.nodes if node not in warm)
+            missing = ", ".join(node for node in nodes if node not in warm)
             raise RunError(
                 f"{missing}: not connected to all peers within {START_TIMEOUT_S:.0f} s; see logs/. On a busy machine,"
                 " use fewer workers or a larger dilation"
@@ -58,8 +58,9 @@ def beside_filled_links(
         with ExitStack() as own:
             workers = own.enter_context(start())
             stage("workers", f"workers: {len(workers.nodes)} containers started")
-            until_warm(workers)
-            workers.busy(busy)
+            until_warm(workers, workers.nodes)
+            computing = workers.nodes[:: max(1, len(workers.nodes) // busy)]
+            workers.order("busy", computing)
             stage("busy", "workers connected: links measured again during their warm-up")
             try:
                 tries = links.measure_busy().tries
@@ -68,6 +69,8 @@ def beside_filled_links(
             else:
                 if tries > 1:
                     stage("busy", f"links measured {tries} times: some were not as asked at first")
+                workers.order("rest", computing)  # the step that a crowd of them is in may take a second
+                until_warm(workers, computing)
                 stack.enter_context(own.pop_all())
                 return workers
         links.slow_down()

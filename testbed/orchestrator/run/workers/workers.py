@@ -182,9 +182,9 @@ class Workers:
         """Return the present moment in emulated seconds since the first step; in a pilot, the latest that it can be."""
         return None if self._t0_s is None else max(0.0, time.monotonic() - self._t0_s) / self._least_dilation
 
-    def busy(self, count: int) -> None:
-        """All are warm: have `count` of them, spread over all, compute until they are to go."""
-        self._tell(self.nodes[:: max(1, len(self.nodes) // count)], {"event": "busy"})
+    def order(self, event: str, nodes: Sequence[str]) -> None:
+        """Have these nodes do what `event` asks: "busy" or "rest" of `core.record.telemetry`."""
+        self._tell(nodes, {"event": event})
 
     def pace(self, step: int, dilation: float) -> None:
         """Have all take steps from `step` on at `dilation`."""

@@ -23,15 +23,20 @@ class Run:
         self.fills_at, self.fault = fills_at, fault
         self.dilation = 1.0
         self.happened: list[str] = []
+        self.orders: list[str] = []
 
     @contextmanager
     def start(self) -> Iterator[Workers]:
-        warm = iter([("node0", {"event": "warm"})])
+        warm = iter([("node0", {"event": "warm"})] * 2)
         name = f"workers at {self.dilation:g}"
         self.happened.append(name)
-        workers = SimpleNamespace(nodes=["node0"], next_message=lambda: next(warm), busy=lambda count: None, name=name)
+        workers = SimpleNamespace(nodes=["node0"], next_message=lambda: next(warm), order=self.order, name=name)
         yield cast(Workers, workers)
         self.happened.append(f"end of {name}")
+
+    def order(self, event: str, nodes: list[str]) -> None:
+        assert nodes == ["node0"]
+        self.orders.append(event)
 
     def measure_busy(self) -> Any:
         if self.fault is not None:
@@ -56,6 +61,7 @@ def test_filled_links_keep_their_dilation_and_workers() -> None:
     with ExitStack() as stack:
         run.warm(stack)
         assert run.happened == ["workers at 1"]
+        assert run.orders == ["busy", "rest"]
     assert run.happened == ["workers at 1", "end of workers at 1"]
 
 
