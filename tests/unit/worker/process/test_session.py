@@ -36,3 +36,16 @@ def test_an_order_to_go_is_heard() -> None:
             assert orders.t0_s == 12.5
             orders.leaving = True
         joined(orders.thread)
+
+
+def test_who_computes_is_told_to_rest_before_it_is_told_to_go() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        with ours:
+            orders = session.Orders(Channel(theirs))
+            for event, told, yet in (("busy", orders.busy, orders.rest), ("rest", orders.rest, orders.go)):
+                Channel(ours).send({"event": event})
+                assert told.wait(HANG_S), f"{event} was not heard"
+                assert not yet.is_set()
+            orders.leaving = True
+        joined(orders.thread)
