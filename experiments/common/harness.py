@@ -28,7 +28,7 @@ ON_THE_MACHINE = ["setpriv", "--pdeathsig", "TERM"]
 _LEAVING_S = 90.0
 DISTURBED_CORES = 0.15
 """A point beside which others used more cores than this is marked, and measured again at the next call."""
-_TIMES_PATIENCE = 4
+_TIMES_PATIENCE = 8
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
