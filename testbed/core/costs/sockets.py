@@ -169,7 +169,7 @@ class Nccl:
         """Return the time of a broadcast along a chain of all nodes.
 
         A slice has fewer pieces than there are sockets, so several slices leave together, and come together. Each node
-        but the first has its host's time for each slice; those of all nodes pass at once, but for the first slice's.
+        but the first takes its host's time for each slice. Only those for the first slice add up along the chain.
         """
         if cluster.nodes < 2:
             return 0.0

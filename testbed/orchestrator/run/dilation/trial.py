@@ -153,7 +153,7 @@ class TrialFold:
         self.reached: dict[int, int] = {}
         """Last step that each rank told."""
         self._cold: dict[int, Event] = {}
-        """By rank, its first step of all, with cold caches."""
+        """By rank, step 1, which finds caches cold."""
 
     def add(self, event: Event) -> None:
         """Take an event as its sender says it: those of the network by the wall."""
