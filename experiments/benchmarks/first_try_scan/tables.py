@@ -21,7 +21,7 @@ def first_try_scan(points: Sequence[Found]) -> str:
                 f"{first['verdict']}" + ("" if found is None else f", {found:g}"),
                 ", ".join(f"{one['dilation']:g} {one['verdict']}" for one in scanned) or "-",
                 f"{min(valid):g}" if valid else "-",
-                f"{found / min(valid):.2f}" if valid and found is not None else "-",
+                f"{found / min(valid):.3f}" if valid and found is not None else "-",
             ]
         )
     return table(("configuration", "found, k", "scanned, k", "smallest valid k", "found / smallest"), rows)

@@ -19,7 +19,8 @@ from testbed.core.record.run_directory import RunDir
 from testbed.core.spec.run_spec import RunSpec
 from testbed.orchestrator.emulation.traffic.background import BackgroundTraffic
 from testbed.orchestrator.observation.collector import Collector
-from testbed.orchestrator.run.dilation.first_guess import most_dilation
+from testbed.orchestrator.run.dilation.calibration import Calibration
+from testbed.orchestrator.run.dilation.first_guess import Load, most_dilation
 from testbed.orchestrator.run.dilation.search import Search
 from testbed.orchestrator.run.dilation.trial import Trial, TrialFold
 from testbed.orchestrator.run.links.measured_network import MeasuredNetwork
@@ -37,6 +38,16 @@ LEAST_TRIED_S = 3.0
 """Wall seconds of steps that a pilot waits for all the same where starting its workers took the budget: assumed."""
 
 Event = dict[str, Any]
+
+
+def budget_s(steps: int | None, step_s: float, dilation: float) -> float:
+    """Return the wall seconds that all trials of a run may take, until its workers are ended.
+
+    Args:
+        steps: Of the run; None if it does not say.
+        step_s: Emulated.
+    """
+    return max(BUDGET_S, BUDGET_RATIO * (steps or 0) * step_s * dilation) - END_S
 
 
 class Record(Protocol):
@@ -75,8 +86,16 @@ class Pilot:
         self._start, self._begin, self._follow, self._seats = start, begin, follow, seats
         self._search = Search(spec.dilation, most_dilation(spec), links.least_dilation)
         self._fold = self._new_fold(spec, first_step=2)
-        self._began_s, self._budget_s = time.monotonic(), BUDGET_S - END_S
+        self._began_s, self._budget_s = time.monotonic(), budget_s(spec.steps, self._expected_step_s(), spec.dilation)
         self._least_until_s = self._began_s
+
+    def _expected_step_s(self) -> float:
+        """Return how long a step will take, emulated; 0 if nobody knows before one is seen."""
+        profiles = self._record.run.read_json(self._record.run.profiles)
+        if profiles is None:
+            return 0.0
+        found = Calibration.from_json(profiles)
+        return Load.of(self._spec, found.cpu, found.device, self._seats).step_s
 
     def choose(self) -> RunSpec:
         """Return the spec with the dilation that it is to have; the links have it then."""
@@ -135,7 +154,7 @@ class Pilot:
                 self._record.stage("pilot", self._search_by_hints())
                 return
             why = self._search.take(trial)
-            self._budget_s = max(BUDGET_S, BUDGET_RATIO * self._run_s(trial)) - END_S
+            self._budget_s = budget_s(self._spec.steps or trial.steps, trial.step_s, self._search.dilation)
             now_s = time.monotonic()
             if workers.all_done or 2 * now_s - began_s > self._began_s + self._budget_s:
                 self._search.give_up()
@@ -153,10 +172,6 @@ class Pilot:
         if queued_ratio is not None:
             known.append(f"messages waited {queued_ratio:.1%} of the first step")
         return f"{tried}; {', '.join(known) or 'nothing is known'}, {self._search.dilation:g} is taken"
-
-    def _run_s(self, trial: Trial) -> float:
-        """Seconds of the wall that the run will take at its dilation."""
-        return (self._spec.steps or trial.steps) * trial.step_s * self._search.dilation
 
     def _tell(self, trial: Trial, why: str) -> None:
         chosen = self._search.dilation
