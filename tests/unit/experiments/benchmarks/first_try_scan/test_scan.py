@@ -26,8 +26,8 @@ def test_it_ends_at_one() -> None:
 @pytest.mark.parametrize(
     ("first", "scanned", "cells"),
     [
-        ({"verdict": "valid", "dilation": 2.0}, [{"verdict": "valid", "dilation": 1.6}], ["1.6", "1.25"]),
-        ({"verdict": "valid", "dilation": 2.0}, [{"verdict": "invalid", "dilation": 1.6}], ["2", "1.00"]),
+        ({"verdict": "valid", "dilation": 1.9}, [{"verdict": "valid", "dilation": 1.514}], ["1.514", "1.255"]),
+        ({"verdict": "valid", "dilation": 2.0}, [{"verdict": "invalid", "dilation": 1.6}], ["2", "1.000"]),
         ({"verdict": "invalid", "dilation": 2.0}, [], ["-", "-"]),
         ({"verdict": "refused"}, [], ["-", "-"]),
     ],
