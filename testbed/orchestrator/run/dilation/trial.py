@@ -153,7 +153,7 @@ class TrialFold:
         self.reached: dict[int, int] = {}
         """Last step that each rank told."""
         self._cold: dict[int, Event] = {}
-        """By rank, step 1, which finds caches cold."""
+        """By rank, step 1: its caches are cold."""
 
     def add(self, event: Event) -> None:
         """Take an event as its sender says it: those of the network by the wall."""
