@@ -127,6 +127,12 @@ class Compressor(Renamed, Declared, Codec):
         elif self.feedback_kind == "ef21" and traits.contraction is None:
             yield f"feedback=ef21: needs a contraction, which {name} does not promise to be"
 
+    def prepare(self, tensor: torch.Tensor, context: Context) -> None:
+        """Make what is kept from step to step for the bucket of `tensor`; by default nothing.
+
+        Called where its first reduction, which makes it else, comes in mid-run: to touch new memory takes long.
+        """
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next payload depends on, apart from its arguments.
 

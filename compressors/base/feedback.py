@@ -22,6 +22,11 @@ class _Remembering(Wrapper):
         super().__init__(inner)
         self._memories = {name: Memory() for name in names}
 
+    def prepare(self, tensor: Tensor, context: Context) -> None:
+        for memory in self._memories.values():
+            memory.of(tensor, context)
+        self.inner.prepare(tensor, context)
+
     def state_dict(self) -> dict[str, Any]:
         return {name: memory.state_dict() for name, memory in self._memories.items()} | {
             "inner": self.inner.state_dict()

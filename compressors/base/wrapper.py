@@ -23,6 +23,9 @@ class Around(Compressor):
     def adopt(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         return self.inner.adopt(optimizer)
 
+    def prepare(self, tensor: Tensor, context: Context) -> None:
+        self.inner.prepare(tensor, context)
+
     def state_dict(self) -> dict[str, Any]:
         return self.inner.state_dict()
 

@@ -11,7 +11,7 @@ from compressors.base.memory import moved
 from compressors.none import Uncompressed
 from compressors.topk import TopK
 from tests.contract.catalogue import LAYOUT, gradients, make
-from tests.contract.lockstep import reduce_all
+from tests.contract.lockstep import contexts, reduce_all
 
 
 def test_the_kind_follows_the_parameter() -> None:
@@ -22,6 +22,27 @@ def test_the_kind_follows_the_parameter() -> None:
     assert list(make("fp16", feedback="ef21").validate(2)) == [
         "feedback=ef21: needs a contraction, which Float16 does not promise to be"
     ]
+
+
+@pytest.mark.parametrize("feedback", ["plain", "ef21", "momentum"])
+def test_memory_that_was_made_before_the_first_step_changes_nothing(feedback: str) -> None:
+    kept = []
+    for is_prepared in (False, True):
+        compressor = with_feedback(TopK(feedback=feedback, density=0.1))
+        compressor.adopt(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], momentum=0.9))
+        if is_prepared:
+            compressor.prepare(torch.empty(LAYOUT.numel), contexts(LAYOUT, Route.GATHER, 1)[0])
+            made = compressor.state_dict()
+        for step in range(3):
+            means, _, _ = reduce_all([compressor], gradients(LAYOUT, 1), LAYOUT, Route.GATHER, step=step)
+        state = compressor.state_dict()
+        kept.append((means[0], {name: state[name] for name in state if name != "inner"}))
+    (mean, memories), (mean_prepared, memories_prepared) = kept
+    assert torch.equal(mean, mean_prepared)
+    for name, by_key in memories.items():
+        assert by_key.keys() == memories_prepared[name].keys() == made[name].keys()
+        assert not any(tensor.any() for tensor in made[name].values())
+        assert all(torch.equal(by_key[key], memories_prepared[name][key]) for key in by_key)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])

@@ -1,8 +1,7 @@
 """Counters of the whole machine: its cores, who waited for them, and its per-processor packet queues (softnet).
 
 A run lies in a pid namespace of its own. What processes outside of it compute is what the machine computed less what
-the processes of this namespace did. Only time in user mode counts: the kernel's own work is mostly on the run's
-packets.
+the processes of this namespace did: in user mode, and apart from that in the kernel, whose threads are others, too.
 """
 
 from __future__ import annotations
@@ -38,6 +37,8 @@ class HostTimes:
     steal_s: float
     user_s: float
     """Time in user mode, niced processes included."""
+    kernel_s: float
+    """Time in the kernel for processes; that of interrupts and of packets that come in is apart."""
     pressure_s: float | None
     softnet: Softnet | None
 
@@ -65,6 +66,7 @@ def read_host() -> HostTimes:
         total_s=sum(fields),
         steal_s=fields[7],
         user_s=fields[0] + fields[1],
+        kernel_s=fields[2],
         pressure_s=None if pressure is None else int(pressure.splitlines()[0].rsplit("total=", 1)[1]) * 1e-6,
         softnet=None if softnet is None else parse_softnet(softnet),
     )
@@ -76,7 +78,8 @@ class Process(NamedTuple):
     began: int
     """Ticks since the machine's start."""
     user_s: float
-    """CPU seconds in user mode, children that have ended included."""
+    kernel_s: float
+    """CPU seconds in user mode and in the kernel, children that have ended included."""
     is_stopped: bool
     """True if a signal has stopped it."""
 
@@ -84,8 +87,8 @@ class Process(NamedTuple):
 def parse_process(text: str) -> Process:
     """Return what a line of /proc/PID/stat says; the name in it may hold any character."""
     fields = text.rpartition(")")[2].split()
-    user_ticks = int(fields[11]) + int(fields[13])
-    return Process(int(fields[19]), user_ticks * _TICK_S, fields[0] in ("T", "t"))
+    user_s, kernel_s = ((int(fields[i]) + int(fields[i + 2])) * _TICK_S for i in (11, 12))
+    return Process(int(fields[19]), user_s, kernel_s, fields[0] in ("T", "t"))
 
 
 def read_processes() -> dict[int, Process]:
@@ -100,12 +103,17 @@ def read_processes() -> dict[int, Process]:
     return found
 
 
-def own_user_s(before: dict[int, Process], now: dict[int, Process]) -> float | None:
-    """Return CPU seconds in user mode between two readings; None if a process has ended, whose last are not known."""
+def own_cpu_s(before: dict[int, Process], now: dict[int, Process]) -> tuple[float, float] | None:
+    """Return CPU seconds in user mode and in the kernel between two readings.
+
+    None if a process has ended, whose last are not known.
+    """
     ended = any(pid not in now or now[pid].began != process.began for pid, process in before.items())
     if ended:
         return None
-    return sum(process.user_s - (before[pid].user_s if pid in before else 0.0) for pid, process in now.items())
+    zero = Process(0, 0.0, 0.0, is_stopped=False)
+    pairs = [(process, before.get(pid, zero)) for pid, process in now.items()]
+    return sum(p.user_s - b.user_s for p, b in pairs), sum(p.kernel_s - b.kernel_s for p, b in pairs)
 
 
 class HostReader:
@@ -128,7 +136,7 @@ class HostReader:
             return None
         processes, earlier = read_processes(), self._processes
         self._before, self._processes = now, processes
-        own_s = own_user_s(earlier, processes) if self._sees_workers else None
+        own_s = own_cpu_s(earlier, processes) if self._sees_workers else None
         return {
             # the kernel may take back what it counted as waiting for a disk, a hypervisor what it counted as stolen
             "cpu_idle_ratio": max(0.0, now.idle_s - before.idle_s) / total_s,
@@ -137,7 +145,8 @@ class HostReader:
             "interval_s": interval_s,
             "sampler_late_s": late_s,
             **_softnet_since(now.softnet, self._zero.softnet),
-            "foreign_cpu_s": None if own_s is None else max(0.0, now.user_s - before.user_s - own_s),
+            "foreign_cpu_s": None if own_s is None else max(0.0, now.user_s - before.user_s - own_s[0]),
+            "foreign_kernel_s": None if own_s is None else max(0.0, now.kernel_s - before.kernel_s - own_s[1]),
             "stopped_processes": sum(process.is_stopped for process in processes.values()),
             "cpu_count": os.cpu_count(),
         }

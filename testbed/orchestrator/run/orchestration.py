@@ -152,11 +152,11 @@ class RunOrchestration:
         def start(spec: RunSpec, take: Callable[[Event], None]) -> Workers:
             return Workers(spec, self._program, record.run, links.network, sandbox, take, fork_server)
 
-        def begin(workers: Workers) -> float:
+        def begin(workers: Workers) -> tuple[float, float]:
             until_warm(workers, workers.nodes)
             t0_s = self._beginning_s()
             workers.go(t0_s)
-            return t0_s
+            return fork_server.imported_s, t0_s
 
         seats = len(self._driver.devices) or usable_cores()
         self._retime(Pilot(self.spec, links, record, start, begin, self._follow, seats).choose().dilation)

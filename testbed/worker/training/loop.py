@@ -136,8 +136,8 @@ class Training:
     ) -> None:
         """Do everything once, say so, and compute from `busy` until `rest`; see `WarmUp`."""
         warm_up = WarmUp(self.parts.workload, self.model, self.spec, self.comm.rank, scratch)
-        if self._evaluations is not None:
-            self._evaluations.rehearse()
+        if self._evaluations is not None and self.spec.evaluate_every < self.steps:
+            self._evaluations.rehearse()  # after the last step nothing is disturbed by what it loads
         with turn:
             warm_up.rehearse()
         self.emit(Warm(rank=self.comm.rank).to_json())

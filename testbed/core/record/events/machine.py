@@ -47,6 +47,8 @@ class Host(Event, name="host"):
     foreign_cpu_s: Number | None = None
     """User CPU seconds of other processes, in the interval; null: unknown, as with docker. So too where a process of
     the run ended. Records without the key leave no step out."""
+    foreign_kernel_s: Number | None = None
+    """CPU seconds of other processes in the kernel, and of its threads; null as `foreign_cpu_s`."""
     stopped_processes: Count | None = None
     """Processes stopped by signals, and frozen nodes. Those of the run, now."""
     cpu_count: Count | None = None

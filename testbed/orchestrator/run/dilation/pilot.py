@@ -22,7 +22,8 @@ from testbed.orchestrator.observation.collector import Collector
 from testbed.orchestrator.run.dilation.calibration import Calibration
 from testbed.orchestrator.run.dilation.first_guess import Load, most_dilation
 from testbed.orchestrator.run.dilation.search import Search
-from testbed.orchestrator.run.dilation.trial import Trial, TrialFold
+from testbed.orchestrator.run.dilation.trial import Trial
+from testbed.orchestrator.run.dilation.trial_fold import TrialFold
 from testbed.orchestrator.run.links.measured_network import MeasuredNetwork
 from testbed.orchestrator.run.workers.workers import Workers
 
@@ -67,7 +68,8 @@ class Pilot:
 
     Args:
         start: makes workers for a spec, whose words the second argument takes.
-        begin: waits until they are connected and has them begin; returns the moment (CLOCK_MONOTONIC).
+        begin: waits until they are connected and has them begin; returns the moments (CLOCK_MONOTONIC) at which the
+            first could be started, and at which all begin.
         follow: passes on what workers say until the last argument says that it is enough; raises what goes wrong.
         seats: how many ranks can compute at a time: cores, or devices that ranks share.
     """
@@ -78,24 +80,26 @@ class Pilot:
         links: MeasuredNetwork,
         record: Record,
         start: Callable[[RunSpec, Callable[[Event], None]], AbstractContextManager[Workers]],
-        begin: Callable[[Workers], float],
+        begin: Callable[[Workers], tuple[float, float]],
         follow: Callable[[Workers, Callable[[], bool]], None],
         seats: int,
     ) -> None:
         self._spec, self._links, self._record = spec, links, record
         self._start, self._begin, self._follow, self._seats = start, begin, follow, seats
         self._search = Search(spec.dilation, most_dilation(spec), links.least_dilation)
+        load = self._first_guess()
+        self._cycle_steps, step_s = (1, 0.0) if load is None else (load.steps, load.step_s)
         self._fold = self._new_fold(spec, first_step=2)
-        self._began_s, self._budget_s = time.monotonic(), budget_s(spec.steps, self._expected_step_s(), spec.dilation)
+        self._began_s, self._budget_s = time.monotonic(), budget_s(spec.steps, step_s, spec.dilation)
         self._least_until_s = self._began_s
 
-    def _expected_step_s(self) -> float:
-        """Return how long a step will take, emulated; 0 if nobody knows before one is seen."""
+    def _first_guess(self) -> Load | None:
+        """Return what steps are expected to ask; None if nobody knows before one is seen."""
         profiles = self._record.run.read_json(self._record.run.profiles)
         if profiles is None:
-            return 0.0
+            return None
         found = Calibration.from_json(profiles)
-        return Load.of(self._spec, found.cpu, found.device, self._seats).step_s
+        return Load.of(self._spec, found.cpu, found.device, self._seats)
 
     def choose(self) -> RunSpec:
         """Return the spec with the dilation that it is to have; the links have it then."""
@@ -106,14 +110,15 @@ class Pilot:
                     BackgroundTraffic(self._links.network, spec.background, spec.dilation, self._take)
                 )
                 workers = stack.enter_context(self._start(spec, self._take))
-                t0_s = self._begin(workers)
+                imported_s, t0_s = self._begin(workers)
+                self._began_s = max(self._began_s, imported_s)  # a run without a pilot waits for that, too
                 background.start(t0_s)
                 with self._watched(workers, background):
                     self._try(workers, t0_s)
         finally:
             self._links.report = self._record.write
         self._put_logs_aside()
-        chosen = dataclasses.replace(spec, dilation=self._search.dilation)
+        chosen = dataclasses.replace(spec, dilation=self._search.chosen)
         if chosen.dilation != self._links.dilation:
             self._links.retime(chosen)
         if chosen.dilation != spec.dilation:
@@ -124,7 +129,7 @@ class Pilot:
         self._fold.add(event)
 
     def _new_fold(self, spec: RunSpec, first_step: int) -> TrialFold:
-        return TrialFold(spec.topology, spec.dilation, self._seats, first_step, self._spec.steps)
+        return TrialFold(spec.topology, spec.dilation, self._seats, first_step, self._spec.steps, self._cycle_steps)
 
     @contextlib.contextmanager
     def _watched(self, workers: Workers, background: BackgroundTraffic) -> Iterator[None]:
@@ -167,18 +172,24 @@ class Pilot:
         """Search where no step that counts ended in the time of a pilot; return what was tried and found, in words."""
         tried = f"pilot at dilation {self._fold.dilation:g}: no step of all workers in time"
         busy_ratio, queued_ratio = self._fold.busy_ratio, self._fold.cold_queued_ratio
-        self._search.take_hints(busy_ratio, queued_ratio)
+        self._search.take_hints(busy_ratio, queued_ratio, self._fold.others_ratio)
         known = [] if busy_ratio is None else [f"cores idle {1 - busy_ratio:.0%}"]
         if queued_ratio is not None:
             known.append(f"messages waited {queued_ratio:.1%} of the first step")
-        return f"{tried}; {', '.join(known) or 'nothing is known'}, {self._search.dilation:g} is taken"
+        known += _others(self._fold.others_ratio)
+        return f"{tried}; {', '.join(known) or 'nothing is known'}, {self._search.chosen:g} is taken"
 
     def _tell(self, trial: Trial, why: str) -> None:
-        chosen = self._search.dilation
-        self._record.write(trial.to_event(chosen, why))
-        then = "kept" if chosen == trial.dilation else f"next {chosen:g}"
-        reason = f": {why}" if why else ""
-        self._record.stage("pilot", f"pilot at dilation {trial.dilation:g}, {trial.steps} steps{reason}; {then}")
+        search = self._search
+        following = search.dilation if search.wants_another else search.chosen
+        self._record.write(trial.to_event(following, why))
+        then = f"next {following:g}" if search.wants_another else f"{following:g} is taken"
+        seen = "; ".join([why] * bool(why) + _others(trial.others_ratio))
+        self._record.stage(
+            "pilot",
+            f"pilot at dilation {trial.dilation:g}, {trial.steps} steps{seen and f': {seen}'};"
+            f" {'kept' if following == trial.dilation else then}",
+        )
 
     def _change(self, workers: Workers) -> float:
         """Go on at the dilation that is to be tried now; return when all have it."""
@@ -214,3 +225,7 @@ class Pilot:
             log = self._record.run.log(node)
             if log.exists():
                 log.rename(log.with_name(f"{node}.pilot.log"))
+
+
+def _others(ratio: float) -> list[str]:
+    return [f"others take {ratio:.0%} of the cores"] if ratio else []

@@ -31,6 +31,8 @@ class Search:
         self.dilation = first
         """Dilation that the run gets if no other trial follows."""
         self.wants_another = True
+        self._others_ratio = 0.0
+        """Share of all cores that others took in the last trial."""
         self._held: float | None = None
         """Least dilation that held."""
         self._failed = 0.0
@@ -38,9 +40,18 @@ class Search:
         self._late: tuple[float, float] | None = None
         """The last dilation that did not, and how late phases were."""
 
+    @property
+    def chosen(self) -> float:
+        """Dilation of the run, if no other trial follows.
+
+        Others take cores unevenly, so the seconds of a trial do not tell what a run bears: it gets what it would need
+        if it had needed what they took.
+        """
+        return min(self._most, on_grid(self.dilation / (1 - self._others_ratio)))
+
     def take(self, trial: Trial) -> str:
         """Fold a trial of `dilation` in; return why the next one is another, in words, or nothing."""
-        tried = trial.dilation
+        tried, self._others_ratio = trial.dilation, trial.others_ratio
         if trial.holds:
             self._held = min(tried, self._held or tried)
             lower = on_grid(max(trial.faster(), tried / MAX_STEP, WORTH_RATIO * self._failed, self._least))
@@ -70,19 +81,20 @@ class Search:
             return MAX_STEP * trial.dilation
         return trial.dilation + (trial.late_ratio - AIM_LATE) / fall
 
-    def take_hints(self, busy_ratio: float | None, queued_ratio: float | None) -> None:
+    def take_hints(self, busy_ratio: float | None, queued_ratio: float | None, others_ratio: float = 0.0) -> None:
         """Fold in all that is known of steps that last longer than a pilot may; no other trial follows.
 
         Args:
             busy_ratio: How busy the cores were with them.
             queued_ratio: Which share of the very first one its messages waited for a core.
+            others_ratio: Which share of all cores others took.
         """
         slowdown = UNTRIED_RATIO
         if busy_ratio is not None and 1 - busy_ratio < MIN_IDLE:
             slowdown = max(slowdown, busy_ratio / (1 - AIM_IDLE))
         if queued_ratio is not None and queued_ratio > MOST_QUEUED:
             slowdown = max(slowdown, queued_ratio / AIM_QUEUED)
-        self.dilation = min(self._most, on_grid(self.dilation * slowdown))
+        self.dilation, self._others_ratio = min(self._most, on_grid(self.dilation * slowdown)), others_ratio
         self.wants_another = False  # one margin is enough
         self.give_up()
 

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -121,6 +122,8 @@ class ForkServerClient:
         self._is_leaving = False
         self.failure: str | None = None
         """Why no worker can live any more; None while they can."""
+        self.imported_s = 0.0
+        """The moment (CLOCK_MONOTONIC) of the first fork, until which it imported; 0 before."""
 
     def __enter__(self) -> ForkServerClient:
         self._connection, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -209,6 +212,7 @@ class ForkServerClient:
         if message["event"] == "fault":
             self._said = message["message"]
         elif message["event"] == "forked":
+            self.imported_s = self.imported_s or time.monotonic()
             self._workers[message["node"]].forked(message["pid"])
         elif message["pid"] == (worker := self._workers[message["node"]]).pid:
             worker.ended(message["code"])  # another's end is of a pilot's worker, which has a successor

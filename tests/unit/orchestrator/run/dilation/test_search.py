@@ -23,6 +23,7 @@ def trial(dilation: float, needed: float) -> Trial:
         dilation=dilation,
         steps=4,
         step_s=0.1,
+        saw_exchange=True,
         late_ratio=late,
         late_doubt=0.0,
         late_device_ratio=0.5,
@@ -30,6 +31,7 @@ def trial(dilation: float, needed: float) -> Trial:
         computing_ratio=0.5,
         computing_dilation=needed / 1.15,
         busy_ratio=0.1,
+        others_ratio=0.0,
         delay_line_ratio=0.1,
     )
 
@@ -153,3 +155,13 @@ def test_what_was_to_be_tried_next_gets_one_margin_where_no_step_ended() -> None
     asked = search.dilation
     search.take_hints(None, None)
     assert (search.dilation, search.wants_another) == (on_grid(UNTRIED_RATIO * asked), False)
+
+
+@pytest.mark.parametrize(("others_ratio", "most", "chosen"), [(0.0, 9.0, 2.0), (0.25, 9.0, 2.7), (0.25, 2.4, 2.4)])
+def test_beside_others_a_run_gets_the_time_that_they_may_take(others_ratio: float, most: float, chosen: float) -> None:
+    search = Search(2.0, most)
+    search.take(dataclasses.replace(trial(2.0, 1.9), others_ratio=others_ratio))
+    assert (search.dilation, search.chosen) == (2.0, chosen)
+    untried = Search(2.0 / UNTRIED_RATIO, most)
+    untried.take_hints(None, None, others_ratio)
+    assert untried.chosen == chosen

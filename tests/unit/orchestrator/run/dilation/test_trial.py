@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from testbed.orchestrator.observation.verdict.lateness_rules import LATE_MARGIN, LATE_SUSPECT, slowdown_for
-from testbed.orchestrator.run.dilation.trial import AIM_LATE, Trial, TrialFold
+from testbed.orchestrator.run.dilation.trial import AIM_LATE, Trial
+from testbed.orchestrator.run.dilation.trial_fold import TrialFold
 from topologies import two_regions
 
 TOPOLOGY = two_regions.build(workers=2)
@@ -17,6 +18,7 @@ CALM = Trial(
     dilation=4.0,
     steps=4,
     step_s=0.5,
+    saw_exchange=True,
     late_ratio=0.0,
     late_doubt=0.001,
     late_device_ratio=0.5,
@@ -24,6 +26,7 @@ CALM = Trial(
     computing_ratio=0.5,
     computing_dilation=3.0,
     busy_ratio=0.5,
+    others_ratio=0.0,
     delay_line_ratio=0.3,
 )
 
@@ -92,6 +95,40 @@ def test_seconds_count_only_while_the_trial_runs() -> None:
     found = fold.trial()
     assert found is not None
     assert (found.busy_ratio, found.delay_line_ratio) == (0.75, pytest.approx(2.0))  # 4 ms emulated, of 2 that may be
+
+
+@pytest.mark.parametrize(
+    ("user_s", "kernel_s", "steal_s", "ratio"),
+    [(0.15, 0.3, 0.0, 0.225), (0.0, 0.0, 0.2, 0.1), (0.05, 0.03, 0.0, 0.0), (None, None, 0.4, 0.0)],
+)
+def test_what_others_take_of_all_cores_counts_from_where_it_is_more_than_noise(
+    user_s: float | None, kernel_s: float | None, steal_s: float, ratio: float
+) -> None:
+    fold = folded(step(0, 2), step(1, 2))
+    host = {"event": "host", "cpu_idle_ratio": 0.5, "interval_s": 1.0, "cpu_count": 2, "steal_s": steal_s}
+    fold.add({**host, "foreign_cpu_s": user_s, "foreign_kernel_s": kernel_s})
+    found = fold.trial()
+    assert found is not None and found.others_ratio == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(
+    ("cycle_steps", "run_steps", "sent_bytes", "saw"),
+    [(1, 9, 0, True), (50, 62, 0, False), (50, 62, 9, True), (50, 49, 0, True), (50, None, 0, False)],
+)
+def test_a_trial_knows_whether_it_has_yet_to_see_an_exchange_of_the_run(
+    cycle_steps: int, run_steps: int | None, sent_bytes: int, saw: bool
+) -> None:
+    fold = TrialFold(TOPOLOGY, 2.0, 2, 2, run_steps, cycle_steps)
+    for rank in (0, 1):
+        fold.add(step(rank, 2, payload_bytes=sent_bytes))
+    found = fold.trial()
+    assert found is not None and found.saw_exchange == saw
+
+
+def test_who_has_seen_no_exchange_does_not_ask_for_a_faster_run() -> None:
+    assert dataclasses.replace(CALM, saw_exchange=False).faster() == CALM.dilation
+    late = dataclasses.replace(CALM, saw_exchange=False, late_ratio=0.1)
+    assert late.slower() == dataclasses.replace(CALM, late_ratio=0.1).slower() > CALM.dilation
 
 
 @pytest.mark.parametrize(
