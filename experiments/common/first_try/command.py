@@ -127,7 +127,7 @@ def _lines(complaint: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def half_core(seconds: float = LIMIT_S) -> Iterator[None]:
+def half_core(seconds: float = LIMIT_S + WAIT_S) -> Iterator[None]:
     """Keep half a core busy meanwhile, `seconds` at most."""
     load = [sys.executable, str(sources.file("experiments.common.first_try.half_core")), str(seconds)]
     process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *load])
