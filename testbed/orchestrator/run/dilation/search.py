@@ -45,9 +45,10 @@ class Search:
         """Dilation of the run, if no other trial follows.
 
         Others take cores unevenly, so the seconds of a trial do not tell what a run bears: it gets what it would need
-        if it had needed what they took.
+        if it had needed what they took, as far as one trial may raise it.
         """
-        return min(self._most, on_grid(self.dilation / (1 - self._others_ratio)))
+        times = 1 / max(1 - self._others_ratio, 1 / MAX_STEP)
+        return min(self._most, on_grid(self.dilation * times))
 
     def take(self, trial: Trial) -> str:
         """Fold a trial of `dilation` in; return why the next one is another, in words, or nothing."""

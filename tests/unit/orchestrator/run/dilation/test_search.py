@@ -157,7 +157,9 @@ def test_what_was_to_be_tried_next_gets_one_margin_where_no_step_ended() -> None
     assert (search.dilation, search.wants_another) == (on_grid(UNTRIED_RATIO * asked), False)
 
 
-@pytest.mark.parametrize(("others_ratio", "most", "chosen"), [(0.0, 9.0, 2.0), (0.25, 9.0, 2.7), (0.25, 2.4, 2.4)])
+@pytest.mark.parametrize(
+    ("others_ratio", "most", "chosen"), [(0.0, 9.0, 2.0), (0.25, 9.0, 2.7), (0.25, 2.4, 2.4), (1.02, 9.0, 4.0)]
+)
 def test_beside_others_a_run_gets_the_time_that_they_may_take(others_ratio: float, most: float, chosen: float) -> None:
     search = Search(2.0, most)
     search.take(dataclasses.replace(trial(2.0, 1.9), others_ratio=others_ratio))
