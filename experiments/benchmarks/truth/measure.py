@@ -29,7 +29,7 @@ COLLECTIVES = {"gloo": "gloo", "nccl": "nccl_ring"}
 _STEPS, _STEP_S = 4, 0.01
 _QUEUE = "64 MB"
 """Drops nothing, as the queues of the clusters did not."""
-_CARRIED_BIT_S = 2e9
+_CARRIED_BIT_S = 1e9
 """All uplinks together, which decides on how much slower a network is emulated: two cores carry as much."""
 _BESIDE_S = 30
 """Starting and measuring links."""

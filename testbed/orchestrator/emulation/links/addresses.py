@@ -46,6 +46,7 @@ class AddressPlan:
         self.region_network = {
             region: IPv4Network(f"10.{64 + index}.0.0/16") for index, region in enumerate(topology.regions)
         }
+        self.worker_regions = {node.region for node in topology.nodes}
         self.access: dict[str, Pair] = {}
         """Of each node: near is the router's end, far the node's."""
         used = dict.fromkeys(topology.regions, 0)

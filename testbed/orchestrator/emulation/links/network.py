@@ -199,6 +199,7 @@ class Network:
             namespace=self.link_nodes[link.name].namespace,
             arrives_on=arrives_on,
             leaves_on=leaves_on,
+            near=self.plan.region_network[port.source] if port.source in self.plan.worker_regions else None,
             profile=port.profile,
             limit_packets=limit_packets(port.profile),
             seed=zlib.crc32(f"{self.seed}/{link.name}/{port.source}".encode()),

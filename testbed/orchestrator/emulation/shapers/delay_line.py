@@ -5,6 +5,7 @@ namespaces itself. What makes it exact, each measured:
 
 * a packet is due at its kernel arrival time stamp plus the delay, so reading it late costs nothing. The kernel stamps
   packets only while some socket asks for stamps; one idle socket does.
+* what a bucket let pass at once counts as sent at the link's rate (`transmission`).
 * an absolute timerfd (an epoll time-out is in whole milliseconds), timer slack of 1 ns, real-time priority.
 * whole GSO super-packets pass (a queue flag), since cutting them costs ten times the CPU.
 * due times never decrease within a direction, so jitter does not reorder; it varies slowly, so that this seldom binds
@@ -12,7 +13,7 @@ namespaces itself. What makes it exact, each measured:
 
 Commands, one line of JSON each, with "link" and "source", each answered by one line:
 
-    {"do": "set", "profile": {...}, "limit_packets": n}  -> {"event": "set", "found": what is in force}
+    {"do": "set", "profile": {...}, "limit_packets": n, "burst_s": s}  -> {"event": "set", "found": what is in force}
     {"do": "down"} {"do": "up"}                          -> {"event": "down"} {"event": "up"}
 
 Prints one `delay_line` event a second and direction. Ends with its stdin.
@@ -117,7 +118,7 @@ class Commands:
 def _obey(command: dict[str, Any], ways: list[DirectionQueue]) -> None:
     (way,) = (way for way in ways if way.name[:2] == (command["link"], command["source"]))
     if command["do"] == "set":
-        found = way.set(LinkProfile(**command["profile"]), command["limit_packets"])
+        found = way.set(LinkProfile(**command["profile"]), command["limit_packets"], command["burst_s"])
         _say({"event": "set", "found": found})
     else:
         way.is_down = command["do"] == "down"

@@ -94,7 +94,8 @@ class _Way:
     def _asked(self) -> NetemSettings:
         # a seed for each change: the same losses must not come again
         seed = (self._changes << 32) | self.hop.seed
-        asked = netem_options.settings_of(self.profile, self.limit_packets, seed)
+        transmits = self.hop.near is not None  # netem would hold up super-packets in transit as a whole
+        asked = netem_options.settings_of(self.profile, self.limit_packets, seed, transmits=transmits)
         return netem_options.losing_all(asked) if self.is_down else asked
 
     def found(self) -> NetemSettings | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import struct
 from array import array
 from dataclasses import dataclass
@@ -34,7 +35,9 @@ _TICK_NS = 64
 _MAX_UINT32 = 2**32 - 1
 ORDERING_RATE_BYTE_S = 12_500_000_000
 """netem lets a late packet be overtaken unless it is told a rate: then none is sent before the one in front of it. So
-with jitter it is told 100 Gbit/s, which holds up a packet by 0.1 us, a super-packet by 5."""
+with jitter it is told 100 Gbit/s at least, which holds up a packet by 0.1 us, a super-packet by 5."""
+RATE_RATIO = 1.001
+"""netem's rate over the bucket's, at which a full link sends; what the bucket lets pass at once leaves at netem's."""
 _TABLE_SIZE, _TABLE_SCALE, _TABLE_MAX = 4096, 8192, 32_767
 
 
@@ -63,7 +66,16 @@ class NetemSettings:
         return bad_share * chain.bad_loss_ratio + (1 - bad_share) * chain.good_loss_ratio
 
 
-def settings_of(profile: LinkProfile, limit_packets: int, seed: int) -> NetemSettings:
+def settings_of(profile: LinkProfile, limit_packets: int, seed: int, *, transmits: bool = True) -> NetemSettings:
+    """Return what is asked of a qdisc.
+
+    Args:
+        transmits: Packets that a bucket let pass at once take the link's time for their bytes (`transmission`), unless
+            the bucket was asked for.
+    """
+    rate_byte_s = ORDERING_RATE_BYTE_S if profile.jitter_s else 0
+    if transmits and not profile.burst_bytes:
+        rate_byte_s = math.ceil(RATE_RATIO * profile.rate_bit_s / 8)
     chain = profile.gilbert_elliott
     return NetemSettings(
         delay_ns=round(profile.delay_s * 1e9),
@@ -73,7 +85,7 @@ def settings_of(profile: LinkProfile, limit_packets: int, seed: int) -> NetemSet
         duplicate_ratio=profile.duplicate_ratio,
         reorder_ratio=profile.reorder_ratio,
         limit_packets=limit_packets,
-        rate_byte_s=ORDERING_RATE_BYTE_S if profile.jitter_s else 0,
+        rate_byte_s=rate_byte_s,
         seed=seed,
     )
 

@@ -20,12 +20,14 @@ from typing import Any
 from testbed.core.errors import RunError
 from testbed.core.record.events.network import DelayLine
 from testbed.core.spec.link_profile import LinkProfile
+from testbed.orchestrator.emulation.kernel import tc
 from testbed.orchestrator.emulation.kernel.namespaces import Namespace
 from testbed.orchestrator.emulation.shapers.shaper import Hop, Key, Report, Shaper
 
 _START_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = 10.0
 _RULES_AT_ONCE = 4
+_NO_NETWORK = "0.0.0.0/32"
 
 
 class _DelayLine:
@@ -141,10 +143,12 @@ class NfqueueShaper(Shaper):
 
     def change(self, key: Key, profile: LinkProfile, limit_packets: int) -> None:
         link, source = key
-        fields = dataclasses.asdict(profile)
-        answer = self._line_of[key].ask(
-            {"do": "set", "link": link, "source": source, "profile": fields, "limit_packets": limit_packets}
-        )
+        asked = {
+            "profile": dataclasses.asdict(profile),
+            "limit_packets": limit_packets,
+            "burst_s": _burst_s(profile, self.hops[key].dilation),
+        }
+        answer = self._line_of[key].ask({"do": "set", "link": link, "source": source, **asked})
         self._in_force[key] = {**self._in_force[key], **answer["found"]}
         self.verify(key, profile, limit_packets)
 
@@ -174,5 +178,14 @@ def _config(hop: Hop, number: int) -> dict[str, Any]:
         "number": number,
         "profile": dataclasses.asdict(hop.profile),
         "limit_packets": hop.limit_packets,
+        "near": str(hop.near or _NO_NETWORK),
+        "burst_s": _burst_s(hop.profile, hop.dilation),
         "seed": hop.seed,
     }
+
+
+def _burst_s(profile: LinkProfile, dilation: float) -> float:
+    """Time of what the bucket lets pass at once beyond the rate; none of a bucket that was asked for."""
+    if profile.burst_bytes:
+        return 0.0
+    return 8 * tc.rate_settings(profile, 0.0, dilation).burst_bytes / profile.rate_bit_s

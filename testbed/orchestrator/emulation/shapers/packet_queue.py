@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import struct
 import time
@@ -14,6 +15,7 @@ from testbed.core.spec.link_profile import LinkProfile
 from testbed.orchestrator.emulation.shapers.due_times import DueTimes
 from testbed.orchestrator.emulation.shapers.impairments import Impairments
 from testbed.orchestrator.emulation.shapers.shaper import asked_of
+from testbed.orchestrator.emulation.shapers.transmission import Transmission
 
 _NFNL_SUBSYS_QUEUE = 3
 _NFQNL_MSG_CONFIG = 2
@@ -21,9 +23,8 @@ _CFG_QUEUE_MAXLEN, _CFG_MASK, _CFG_FLAGS = 3, 4, 5
 _CFG_F_GSO = 1 << 2
 _NETLINK_NETFILTER = 12
 _SOCKET_BUFFER_BYTES = 64 << 20
-_HEADER_ONLY, _WHOLE_PACKET = 1, 65_535
-"""A packet whose payload was not copied at all cannot be retained."""
-_DESTINATION = slice(16, 20)
+_HEADER_ONLY, _WHOLE_PACKET = 20, 65_535
+_LENGTH, _SOURCE, _DESTINATION = slice(2, 4), slice(12, 16), slice(16, 20)
 """Of an IPv4 header."""
 
 
@@ -35,6 +36,9 @@ class DirectionQueue:
         self.number = config["number"]
         profile = LinkProfile(**config["profile"])
         self.fate = Impairments(profile, config["seed"])
+        self.transmission = _transmission(profile, config["burst_s"])
+        near = ipaddress.IPv4Network(config["near"])
+        self._near, self._near_mask = int(near.network_address), int(near.netmask)
         self.limit_packets = config["limit_packets"]
         self.is_down = False
         self.held: deque[tuple[float, Any, bytes | None]] = deque()
@@ -70,11 +74,12 @@ class DirectionQueue:
         with socket.fromfd(self.queue.get_fd(), socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as duplicate:
             duplicate.send(message)
 
-    def set(self, profile: LinkProfile, limit_packets: int) -> dict[str, Any]:
+    def set(self, profile: LinkProfile, limit_packets: int, burst_s: float) -> dict[str, Any]:
         """From the next packet on. Returns what is in force then."""
         if profile.duplicate_ratio and not self._copies:
             raise ValueError("duplication cannot be switched on while a link is up")
         self.fate.set(profile)
+        self.transmission = _transmission(profile, burst_s)
         self._configure(_attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", limit_packets)))
         self.limit_packets = limit_packets
         return self.in_force
@@ -85,7 +90,7 @@ class DirectionQueue:
         return {**asked_of(self.fate.profile), "limit_packets": self.limit_packets}
 
     def arrive(self, packet: Any) -> None:
-        """Called for each packet. It is due at its kernel time stamp plus the delay: to read it late costs nothing."""
+        """Called for each packet. Its kernel time stamp decides when it is due: to read it late costs nothing."""
         if self.is_down:
             packet.drop()
             return
@@ -93,18 +98,21 @@ class DirectionQueue:
         self.packets += 1
         self.asked_drops += fate.profile.loss_ratio
         self.asked_drops_variance += fate.loss_variance
+        stamp_s, header = packet.get_timestamp(), packet.get_payload()
+        due_times = self.due_times
+        arrived_s = due_times.arrived_s(stamp_s - self.clock_offset_s if stamp_s else None, time.monotonic())
+        is_near = int.from_bytes(header[_SOURCE], "big") & self._near_mask == self._near
+        size_bytes = int.from_bytes(header[_LENGTH], "big")
+        sent_s = self.transmission.sent_s(arrived_s, size_bytes, is_in_transit=not is_near)
         if fate.is_lost():
             self.dropped += 1
             packet.drop()
             return
-        stamp_s = packet.get_timestamp()
-        due_times = self.due_times
-        arrived_s = due_times.arrived_s(stamp_s - self.clock_offset_s if stamp_s else None, time.monotonic())
         if fate.draws_rest and fate.overtakes():
             packet.accept()
             return
-        due_s = due_times.due_s(arrived_s, fate.delay_s(arrived_s - due_times.began_s))
-        copy = packet.get_payload() if fate.draws_rest and fate.is_doubled() else None
+        due_s = due_times.due_s(sent_s, fate.delay_s(sent_s - due_times.began_s))
+        copy = header if fate.draws_rest and fate.is_doubled() else None
         packet.retain()
         self.held.append((due_s, packet, copy))
 
@@ -149,6 +157,10 @@ class DirectionQueue:
             "interval_s": interval_s,
             "queue_drops": self._queue_drops(),
         }
+
+
+def _transmission(profile: LinkProfile, burst_s: float) -> Transmission:
+    return Transmission(profile.rate_bit_s, burst_s, profile.mtu_bytes)
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What delays packets on the middle nodes of WAN links.
+"""The shapers, which delay packets on the middle nodes of WAN links.
 
 Rates are not a shaper's business: they sit on the routers (`emulation.tc`), on other interfaces than the delay.
 """
@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from typing import Any, ClassVar
 
 from testbed.core.errors import RunError
@@ -30,7 +31,7 @@ FIELDS = (
     "duplicate_ratio",
     "reorder_ratio",
 )
-"""Of a `LinkProfile`: what a shaper does, and reads back."""
+"""Fields of a `LinkProfile` that a shaper does, and reads back."""
 _MIN_LIMIT_PACKETS = 20_000
 _FRAME_BYTES = 1500
 
@@ -43,17 +44,22 @@ class Hop:
     source: str
     target: str
     namespace: Namespace
-    """Of the middle node."""
+    """The middle node's."""
     arrives_on: str
     """Interface on which its packets come in."""
     leaves_on: str
+    near: IPv4Network | None
+    """Addresses of the region at which it begins, None if no worker is there.
+
+    All that comes from elsewhere has come over other WAN links.
+    """
     profile: LinkProfile
     limit_packets: int
     """Packets in flight that the shaper must be able to hold."""
     seed: int
-    """Of its losses and jitter."""
+    """Start of the random numbers for its losses and jitter."""
     dilation: float = 1.0
-    """How many times slower than emulated all of this is: what a user reads is emulated."""
+    """All of this is so many times slower than emulated; a user reads what is emulated."""
 
     @property
     def key(self) -> Key:
@@ -67,7 +73,7 @@ def limit_packets(profile: LinkProfile) -> int:
 
 
 def asked_of(profile: LinkProfile) -> dict[str, Any]:
-    """What `read_back` must say of a direction with this profile."""
+    """Return what `read_back` must say of a direction with this profile."""
     return {field: getattr(profile, field) for field in FIELDS}
 
 
@@ -89,10 +95,10 @@ class Shaper(ABC):
 
     @abstractmethod
     def read_back(self) -> dict[Key, dict[str, Any]]:
-        """Of each direction: `FIELDS` as in force, `limit_packets`, `shaper`, `priority` of what holds the packets."""
+        """Return of each direction `FIELDS` as in force, `limit_packets`, `shaper`, and the packets' `priority`."""
 
     def read_one(self, key: Key) -> dict[str, Any] | None:
-        """Of one direction; None if nothing shapes it."""
+        """Return it for one direction; None if nothing shapes it."""
         return self.read_back().get(key)
 
     @abstractmethod
@@ -115,7 +121,7 @@ class Shaper(ABC):
     @property
     @abstractmethod
     def failure(self) -> str | None:
-        """Why links carry nothing any more; None while they do."""
+        """The reason why links carry nothing any more; None while they do."""
 
     def verify(self, key: Key, profile: LinkProfile, limit_packets: int) -> None:
         """Raise `RunError` unless what is in force is what was asked."""

@@ -114,7 +114,7 @@ def test_what_the_kernel_does_instead_is_told_as_it_was_asked(monkeypatch: pytes
 def test_what_a_shaper_does_instead_is_told_as_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = wan().dilated(2).forward
     nothing: Any = None
-    hop = Hop("us-eu", "us", "eu", nothing, "in", "out", profile, 1000, 1, dilation=2)
+    hop = Hop("us-eu", "us", "eu", nothing, "in", "out", None, profile, 1000, 1, dilation=2)
     found = {**asked_of(profile), "delay_s": 0.08, "limit_packets": 1000}
     monkeypatch.setattr(Shaper, "__abstractmethods__", frozenset())
     monkeypatch.setattr(Shaper, "read_one", lambda *_: found)

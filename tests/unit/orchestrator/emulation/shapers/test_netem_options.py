@@ -71,10 +71,19 @@ def test_what_another_profile_would_do_does_not_agree() -> None:
 
 
 def test_jitter_without_a_rate_would_reorder() -> None:
-    settings = netem_options.settings_of(profile(delay_s=0.1, jitter_s=0.01), 1000, 0)
+    asked = profile(delay_s=0.1, jitter_s=0.01)
+    settings = netem_options.settings_of(asked, 1000, 0, transmits=False)
     assert settings.rate_byte_s == netem_options.ORDERING_RATE_BYTE_S
     unordered = netem_options.NetemSettings(**{**settings.__dict__, "rate_byte_s": 0})
     assert not netem_options.read_back(unordered, profile(delay_s=0.1, jitter_s=0.01))["keeps_order"]
+
+
+def test_what_a_bucket_lets_pass_at_once_takes_the_links_time() -> None:
+    spaced = netem_options.settings_of(profile(delay_s=0.1), 1000, 0)
+    assert 1 < spaced.rate_byte_s / (1e9 / 8) < 1.002, "a full link is the bucket's"
+    asked_for = netem_options.settings_of(profile(delay_s=0.1, burst_bytes=32_000), 1000, 0)
+    in_transit = netem_options.settings_of(profile(delay_s=0.1), 1000, 0, transmits=False)
+    assert (asked_for.rate_byte_s, in_transit.rate_byte_s) == (0, 0)
 
 
 def test_a_link_that_is_down_loses_all_and_doubles_nothing() -> None:
