@@ -61,12 +61,12 @@ def ddp(link: str, *, with_buffers: bool = True, by_diloco: bool = True) -> Exch
         with_buffers: The broadcast of rotary caches goes ahead of forward.
         by_diloco: What is sent takes as many times its form as DiLoCo's exchange does at that rate.
     """
-    of, computing_s = cluster(link), _computing_s()
+    of, computed_s = cluster(link), computing_s()
     factor = diloco(link).measured_s / exchange_s(link) if by_diloco else 1.0
     reduced_s = sum(NCCL.all_reduce_s(size, of) for size in BUCKETS_BYTES)
     buffers_s = NCCL.broadcast_s(CACHES_BYTES, of) if with_buffers else 0.0
-    measured_s = statistics.median(_published("ddp", link, "sync_blocked_ms")) + computing_s
-    form_s = factor * (reduced_s + buffers_s) + FORWARD_SHARE * computing_s
+    measured_s = statistics.median(_published("ddp", link, "sync_blocked_ms")) + computed_s
+    form_s = factor * (reduced_s + buffers_s) + FORWARD_SHARE * computed_s
     return Exchange(link=link, measured_s=measured_s, ideal_s=ring_s(link), form_s=form_s)
 
 
@@ -86,7 +86,7 @@ def inner_step_s(link: str) -> float:
     return statistics.median(_published("diloco", link, "inner_step_ms"))
 
 
-def _computing_s() -> float:
+def computing_s() -> float:
     """Return what a step of DDP computes, as its steps and the time that they were blocked have it on all links."""
     return statistics.median(
         step - blocked
