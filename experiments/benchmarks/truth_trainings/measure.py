@@ -40,7 +40,7 @@ _EXCHANGE_ALONE_S = 1e-3
 _CARRIED_BIT_S = 0.2e9
 """All cards together, which decides on how much slower a network is emulated.
 
-A burst of 32 kB has super-packets cut to frames. At 1e9 the cores were idle 2 % of the time, and runs `invalid`.
+A burst of 32 kB has super-packets cut to frames. At 1e9 cores were idle for 2 to 8 % of the time, and runs `invalid`.
 """
 _BESIDE_S = 40
 """Starting and measuring links."""
