@@ -1,4 +1,4 @@
-"""Each published training behind tbf, its prediction, and its emulation where there is one."""
+"""Each published training behind tbf, and how far its prediction and its emulation are from it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from experiments.benchmarks.truth.published import LINKS
 from experiments.benchmarks.truth_trainings.measure import FORMS
 from experiments.common.tables import Found, disturbed, table
 
-NAMES = {"diloco": "DiLoCo's exchange", "ddp": "DDP's step"}
-_HEADS = ("(c)", "rate", "measured, ms", "predicted: %", "emulated, ms", "off: %", "verdict")
+_OFF = ("predicted: %", "emulated: %")
+_HEADS = ("(c)", "DiLoCo's exchange, ms", *_OFF, "DDP's step, ms", *_OFF)
 _TIMES = {"diloco": "exposed_s", "ddp": "mean_step_s"}
 """Figure of a run that was published: blocked time, or with computing."""
 
 
 def trainings(points: Sequence[Found]) -> str:
     found = {(point["asked"]["method"], point["asked"]["link"]): point for point in points}
-    return table(_HEADS, [_row(method, link, found.get((method, link))) for method in FORMS for link in LINKS])
+    rows = [
+        [link, *(cell for method in FORMS for cell in _cells(method, link, found.get((method, link))))]
+        for link in LINKS
+    ]
+    return table(_HEADS, rows)
 
 
-def _row(method: str, link: str, point: Found | None) -> list[str]:
+def _cells(method: str, link: str, point: Found | None) -> list[str]:
+    """Return the published time, and in per cent how far the prediction and the emulation are off."""
     form = FORMS[method](link)
-    row = [NAMES[method], link, f"{1e3 * form.measured_s:.0f}", f"{100 * form.error:+.1f}"]
+    cells = [f"{1e3 * form.measured_s:.0f}", f"{100 * form.error:+.1f}"]
     if point is None:
-        return [*row, "-", "-", "not emulated"]
+        return [*cells, "-"]
     result = point["result"]
-    emulated_s = result[_TIMES[method]]
-    verdict = f"{result['verdict']}, k {result['dilation']:g}{disturbed(point)}"
-    return [*row, f"{1e3 * emulated_s:.0f}", f"{100 * (emulated_s / form.measured_s - 1):+.1f}", verdict]
+    off = f"{100 * (result[_TIMES[method]] / form.measured_s - 1):+.1f}"
+    verdict = "" if result["verdict"] == "valid" else f" ({result['verdict']})"
+    return [*cells, off + verdict + disturbed(point)]
