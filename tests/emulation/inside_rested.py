@@ -12,7 +12,7 @@ from testbed.orchestrator.config.config import compose
 from testbed.orchestrator.emulation.kernel import tcp
 from testbed.orchestrator.emulation.links.network import Network
 
-TIMES, DATAGRAMS, PAYLOAD_BYTES = 8, 80, 1472
+TIMES, DATAGRAMS, PAYLOAD_BYTES = 15, 80, 1472
 _PORT = 5000
 _RESTS_S, _PATIENCE_S = 0.3, 2.0
 _BUFFER_BYTES = 8 << 20
