@@ -30,7 +30,7 @@ _STEPS, _STEP_S = 3, 0.01
 _QUEUE = "64 MB"
 """Drops nothing, as the queues of the clusters did not."""
 _CARRIED_BIT_S = 0.5e9
-"""What two cores carry of all uplinks together, on the mean; decides on how much slower a network is emulated."""
+"""All uplinks together, on the mean, as two cores carry them; decides on how much slower a network is emulated."""
 _BESIDE_S = 30
 """Starting and measuring links."""
 

@@ -1,4 +1,4 @@
-"""What a bucket lets pass at once, against a link that takes its time for each byte."""
+"""Packets that a bucket let pass at once, against a link that takes its time for each byte."""
 
 from __future__ import annotations
 
