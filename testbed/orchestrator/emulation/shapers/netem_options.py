@@ -35,7 +35,7 @@ _TICK_NS = 64
 _MAX_UINT32 = 2**32 - 1
 ORDERING_RATE_BYTE_S = 12_500_000_000
 """netem lets a late packet be overtaken unless it is told a rate: then none is sent before the one in front of it. So
-with jitter it is told 100 Gbit/s at least, which holds up a packet by 0.1 us, a super-packet by 5."""
+with jitter, where it has no other, it is told 100 Gbit/s, which holds up a packet by 0.1 us, a super-packet by 5."""
 RATE_RATIO = 1.001
 """netem's rate over the bucket's, at which a full link sends; what the bucket lets pass at once leaves at netem's."""
 _TABLE_SIZE, _TABLE_SCALE, _TABLE_MAX = 4096, 8192, 32_767
