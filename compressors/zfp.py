@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.base.compressor import Compressor, Context, FeedbackMode, Layout, Traits
-from compressors.base.payload import PayloadError, from_bytes, put
+from compressors.base.payload import PayloadError, from_bytes, put, require_finite_payload
 from compressors.parts import codec_process
 from compressors.parts.frame import (
     CODED,
@@ -118,6 +118,7 @@ class ZFP(Compressor):
             if len(body) != size:
                 raise PayloadError(f"zfp payload for {numel} elements: a stream of {len(body)} bytes, expected {size}")
             values = from_bytes(codec_process.decode("zfp", body, 4 * numel) if numel else body, torch.float32)
+            require_finite_payload(values, "zfp", numel)
         else:
             values = floats(payload, "zfp", numel, finite=True)
         put(out, values.to(out.device), add, scale)

@@ -45,11 +45,11 @@ def test_a_pilot_changes_nothing_of_what_is_trained(machine_lock: None, tmp_path
     events = map(json.loads, (record / "events.jsonl").read_text().splitlines())
     pilots = [event for event in events if event["event"] == "pilot"]
     network = json.loads((record / "network.json").read_text())
-    if pilots:
-        assert pilots[-1]["next_dilation"] == network["dilation"]
-    else:
-        assert "no step of all workers in time" in piloted.said
+    if "no step of all workers in time" in piloted.said:  # of the last trial, which then has no event
         assert os.getloadavg()[1] > BUSY_LOAD * (os.cpu_count() or 1), "only a busy machine's pilot sees none"
+        assert all(event["next_dilation"] <= network["dilation"] for event in pilots[-1:])
+    else:
+        assert pilots[-1]["next_dilation"] == network["dilation"]
     assert all(event["t_s"] < 0 for event in pilots)
     assert summary["tried_dilations"] == ([] if is_second else [event["dilation"] for event in pilots])
     assert plain.summary()["tried_dilations"] == []

@@ -116,7 +116,8 @@ class Record:
 
     def metric_name(self) -> str | None:
         for event in self.of_kind("model"):
-            return str(event["metric_name"])
+            name = event["metric_name"]
+            return None if name is None else str(name)
         return next((str(event["name"]) for event in self.of_kind("evaluation")), None)
 
     def metric_points(self) -> list[Point]:

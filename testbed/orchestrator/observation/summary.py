@@ -160,7 +160,8 @@ class _Record:
         elif kind == "host":
             self.knows_disturbances |= "foreign_cpu_s" in event
         elif kind == "model":
-            self.model = {**event, "metric_name": _text(event["metric_name"])}
+            name = event["metric_name"]  # none where nothing is learnt
+            self.model = {**event, "metric_name": None if name is None else _text(name)}
             self.model["metric_target"] = finite(event.get("metric_target"))
         elif kind == "payload":
             self.hook_bytes = (self.hook_bytes or 0) + int(event["payload_bytes"])

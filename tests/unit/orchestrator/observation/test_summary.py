@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from testbed.core.record.events.base import Event, json_name
 from testbed.core.record.run_directory import RunDir
 from testbed.core.record.summary import LINK_KEYS, SUMMARY_KEYS, left_out_line
-from testbed.orchestrator.observation.summary import summarise
-from tests.unit.analysis.synthetic import PHASES, RUN_ID, STEPS, make_run
+from testbed.orchestrator.observation.summary import _Record, summarise
+from testbed.orchestrator.observation.verdict.judge import Judge
+from tests.unit.analysis.synthetic import PHASES, RUN_ID, STEPS, make_run, make_spec
+
+EVENTS = Path(__file__).resolve().parents[3] / "data" / "events" / "lines.jsonl"
 
 
 def summary_of(run: RunDir, **changes: Any) -> dict[str, Any]:
@@ -141,6 +145,30 @@ def test_broken_events_are_left_out(tmp_path: Path) -> None:
     broken = '{"event": "step"}\n{"t_s": 1}\n[1]\n{"event": "ste\n{"event": "link", "t_s": "?"}\n'
     run.events.write_text(broken + text)
     assert summary_of(run)["bytes"]["payload"] == 240_000
+
+
+def test_bytes_of_a_run_that_learns_nothing_are_known(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    lines = [json.loads(line) for line in run.events.read_text().splitlines()]
+    for line in lines:
+        if line["event"] == "model":
+            line |= {"metric_name": None, "metric_target": None, "higher_is_better": None}
+    run.events.write_text("".join(json.dumps(line) + "\n" for line in lines if line["event"] != "evaluation"))
+    summary = summary_of(run)
+    assert (summary["bytes"]["dense"], summary["compression_ratio"]) == (1_440_000, 6.0)
+    assert set(summary["metric"].values()) == {None}
+
+
+@pytest.mark.parametrize("text", EVENTS.read_text().splitlines(), ids=lambda text: json.loads(text)["event"])
+def test_nulls_that_an_event_may_have_do_not_make_it_unread(text: str) -> None:
+    line = json.loads(text)
+    hints = get_type_hints(Event.kinds[line["event"]])
+    nulls = {json_name(name): None for name, kind in hints.items() if type(None) in get_args(kind)}
+    _Record()._add(line | nulls)
+    as_it_is, without = Judge(make_spec()), Judge(make_spec())
+    as_it_is.add(line)
+    without.add(line | nulls)
+    assert without._unread == as_it_is._unread  # a link of another network is none of this run's
 
 
 def test_a_part_of_the_wire_does_not_pass_for_the_whole(tmp_path: Path) -> None:
