@@ -101,6 +101,10 @@ class SocketLibrary(Protocol):
         """Return the time of one message between two nodes, until it has arrived."""
 
 
+_GOOGLE_THREADS = 4
+"""NCCL's threads on Google's machines, with one socket each."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Nccl:
     """NCCL with one GPU a node and its network plug-in for sockets; defaults as on AWS.
@@ -108,6 +112,7 @@ class Nccl:
     Args:
         channels: Rings side by side, each with half of a tensor where there are two.
         sockets: Data sockets of a channel to one peer (NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD).
+        threads: Threads that serve these sockets, each as many. Closed forms have no queues that drop, so none.
         chunk_bytes: Bytes of a channel that travel round the ring together, in an all-reduce.
         slice_bytes: Part of a chunk that is passed on as soon as it has arrived, in an all-reduce.
         chain_chunk_bytes: Chunk and slice of a broadcast and of a reduction.
@@ -121,6 +126,7 @@ class Nccl:
 
     channels: int = 2
     sockets: int = 16
+    threads: int = 2
     chunk_bytes: int = 2 * MIB
     slice_bytes: int = MIB
     chain_chunk_bytes: int = MIB // 2
@@ -140,7 +146,8 @@ class Nccl:
         """Return the library as a run's ring over sockets has it: with its connections, and sizes by its scale."""
         host_s = HostCosts.of(spec.device).segment_s
         sockets = cls.sockets if spec.connections is None else spec.connections // cls.channels
-        return cls(sockets=sockets, host_s=host_s).scaled(spec.scale)
+        threads = sockets if sockets <= _GOOGLE_THREADS else cls.threads
+        return cls(sockets=sockets, threads=threads, host_s=host_s).scaled(spec.scale)
 
     def scaled(self, scale: float) -> Nccl:
         """Return the library for tensors and links that are `scale` times smaller: as many messages, each smaller."""

@@ -10,19 +10,18 @@ from __future__ import annotations
 import math
 import select
 import selectors
-import socket
 import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from testbed.core.costs.sockets import Nccl
 from testbed.worker.communication.communicator import Communicator
-from testbed.worker.communication.sockets.neighbours import Lane, Neighbours
+from testbed.worker.communication.sockets.lines import Line, Lines, Slice
+from testbed.worker.communication.sockets.neighbours import Neighbours
 from testbed.worker.communication.sockets.schedule import MIN_SLICE_BYTES, Move, chain_moves, moves, share
 from testbed.worker.communication.transport import combine
 
@@ -30,85 +29,18 @@ _SIZE = struct.Struct("!I")
 """Goes ahead of each slice, on the control connection."""
 
 
-@dataclass
-class _Slice:
-    """One that is under way, and the bytes that are missing yet."""
-
-    missing: int
-    due_s: float = math.inf
-    """When the host has done with it; known once all of it has come."""
-
-
-@dataclass
-class _Piece:
-    """Bytes of a slice on one connection."""
-
-    view: memoryview
-    of: _Slice
-
-
-class _Line:
-    """One direction of a connection: pieces in their order."""
-
-    def __init__(self, connection: socket.socket, event: int) -> None:
-        self.connection, self.event = connection, event
-        self.pieces = deque[_Piece]()
-
-    def run(self) -> None:
-        """Send or receive what can be without waiting.
-
-        Raises:
-            ConnectionError: The neighbour has closed the connection.
-        """
-        try:
-            while self.pieces:
-                piece = self.pieces[0]
-                if self.event == selectors.EVENT_WRITE:
-                    count = self.connection.send(piece.view)
-                elif not (count := self.connection.recv_into(piece.view)):
-                    raise ConnectionError("the rank before has closed its connection")
-                piece.view, piece.of.missing = piece.view[count:], piece.of.missing - count
-                if not piece.view:
-                    self.pieces.popleft()
-        except BlockingIOError:
-            pass
-
-
-class _Lines:
-    """One direction of a channel: messages in pieces over its connections, round robin."""
-
-    def __init__(self, lane: Lane, event: int, piece_bytes: int) -> None:
-        self.control = _Line(lane.control, event)
-        self.data = [_Line(connection, event) for connection in lane.data] or [self.control]
-        self._piece_bytes, self._next = piece_bytes, 0
-
-    @property
-    def all(self) -> set[_Line]:
-        return {self.control, *self.data}
-
-    def post(self, header: memoryview, body: memoryview) -> _Slice:
-        """Queue a message; return what says when it is through."""
-        message = _Slice(len(header) + len(body))
-        self.control.pieces.append(_Piece(header, message))
-        width = max(self._piece_bytes, -(-len(body) // len(self.data)))
-        for at in range(0, len(body), width):
-            self.data[self._next].pieces.append(_Piece(body[at : at + width], message))
-            self._next = (self._next + 1) % len(self.data)
-        return message
-
-
 class _Channel:
     """One ring's part in one all-reduce."""
 
     def __init__(
-        self, plan: Sequence[Move], flat: Tensor, op: str, lines: tuple[_Lines, _Lines], ahead: int, host_s: float
+        self, plan: Sequence[Move], flat: Tensor, op: str, lines: tuple[Lines, Lines], ahead: int, host_s: float
     ) -> None:
         self._flat, self._op, self._ahead, self._host_s = flat, op, ahead, host_s
         self._outgoing, self._incoming = lines
         self._bytes = flat.view(torch.uint8).numpy().data
         self._moves, self._to_post = deque(plan), deque(move for move in plan if move.receives)
-        self._posted = deque[tuple[_Slice, Tensor, bytearray]]()
-        self._sent = deque[_Slice]()
+        self._posted = deque[tuple[Slice, Tensor, bytearray]]()
+        self._sent = deque[Slice]()
         self._waits_for_host = False
         self._post()
 
@@ -134,7 +66,7 @@ class _Channel:
         has_come = not move.receives or self._is_done(self._posted[0][0])
         return has_come and not (move.sends and self._outstanding() >= self._ahead)
 
-    def _is_done(self, slice_: _Slice) -> bool:
+    def _is_done(self, slice_: Slice) -> bool:
         """Return True once a slice has come, and the host, which takes one after another, has had its time for it."""
         if slice_.missing or not self._host_s:
             return not slice_.missing
@@ -176,9 +108,8 @@ class SocketRing:
     def __init__(self, neighbours: Neighbours, *, rank: int, size: int, library: Nccl, timeout_s: float) -> None:
         self.neighbours, self.rank, self.size = neighbours, rank, size
         self.library, self.timeout_s = library, timeout_s
-        piece_bytes = library.piece_bytes
         self._lines = [
-            (_Lines(out, selectors.EVENT_WRITE, piece_bytes), _Lines(into, selectors.EVENT_READ, piece_bytes))
+            (Lines(out, selectors.EVENT_WRITE, library), Lines(into, selectors.EVENT_READ, library))
             for out, into in zip(neighbours.outgoing, neighbours.incoming, strict=True)
         ]
 
@@ -248,12 +179,15 @@ class SocketRing:
         return list(moves(start, stop, **place, chunk=chunk, slice_=slice_, least=least))
 
     def _perform(self, channels: Sequence[_Channel], selector: selectors.EpollSelector) -> None:
-        lines = [line for pair in self._lines for lines in pair for line in lines.all]
-        watched, ready = set[_Line](), list[_Line]()
+        directions = [direction for pair in self._lines for direction in pair]
+        lines = [line for direction in directions for line in direction.all]
+        watched, ready = set[Line](), list[Line]()
         while True:
             for line in ready:
                 line.run()
             through = [channel.advance() for channel in channels]
+            for direction in directions:
+                direction.go_on()
             for line in lines:
                 if line.pieces and line not in watched:
                     selector.register(line.connection, line.event, line)
@@ -265,14 +199,14 @@ class SocketRing:
                 return
             ready = self._ready(selector, min((channel.wakes_s for channel in channels), default=math.inf))
 
-    def _ready(self, selector: selectors.EpollSelector, wakes_s: float) -> list[_Line]:
+    def _ready(self, selector: selectors.EpollSelector, wakes_s: float) -> list[Line]:
         """Wait until lines can go on, and return them; none once it is `wakes_s`.
 
         Raises:
             TimeoutError: Neither comes.
         """
         gives_up_s = time.monotonic() + self.timeout_s
-        until_s, ready = min(gives_up_s, wakes_s), list[_Line]()
+        until_s, ready = min(gives_up_s, wakes_s), list[Line]()
         while not ready:  # a connection that could go on may be unable to by the time that it is asked for
             left_s = max(0.0, until_s - time.monotonic())
             select.select([selector], [], [], left_s)  # the selector itself waits for whole milliseconds
