@@ -20,7 +20,7 @@ import pytest
 from dashboards.grafana_data.answers import lacking
 from tests import chromium
 from tests.machine import machine_held
-from tests.tiers import TIERS, lies_in_other_tiers, tier_of
+from tests.tiers import TIERS, in_order, lies_in_other_tiers, tier_of
 
 # Tests that several files derive from, whose assertions are to say as much as those of a test's own file.
 pytest.register_assert_rewrite("tests.emulation.endings")
@@ -135,7 +135,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_LEFT_OUT] = left_out
     if deselected:
         config.hook.pytest_deselected(items=deselected)
-        items[:] = kept
+    items[:] = in_order(kept)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ or a file does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,3 +52,9 @@ def lies_in_other_tiers(file: Path, tier: str | None) -> bool:
     if own == "slow":
         return tier != own
     return own == "test" != tier and "mark.tier(" not in file.read_text()
+
+
+def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests of the slow folder first: they type commands that insist on the machine, which emulation tests
+    hold from their first to their last."""
+    return sorted(items, key=lambda item: TESTS / "slow" not in item.path.parents)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiers import FOLDERS, TESTS, TIERS, lies_in_other_tiers, tier_of
+from tests.tiers import FOLDERS, TESTS, TIERS, in_order, lies_in_other_tiers, tier_of
 
 OF_ITS_OWN = {"netem"}
 """Has a kernel and a target of its own."""
@@ -52,6 +52,11 @@ def test_files_that_have_no_test_of_a_tier_are_not_read() -> None:
     assert [lies_in_other_tiers(plain, tier) for tier in (None, *TIERS)] == [False, False, True, True]
     slow = TESTS / "slow" / "test_docker.py"
     assert [lies_in_other_tiers(slow, tier) for tier in (None, *TIERS)] == [False, True, True, False]
+
+
+def test_slow_tests_come_before_those_that_hold_the_machine_to_the_end() -> None:
+    files = ["contract/test_a.py", "emulation/test_a.py", "emulation/test_b.py", "slow/test_a.py", "slow/test_b.py"]
+    assert [item.nodeid for item in in_order([_item(file) for file in files])] == files[3:] + files[:3]
 
 
 def test_the_first_tier_has_emulated_runs_of_each_kind() -> None:
