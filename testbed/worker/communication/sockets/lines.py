@@ -19,7 +19,7 @@ class Slice:
 
     missing: int
     due_s: float = math.inf
-    """When the host has done with it; known once all of it has come."""
+    """End of what the host does with it; known once all of it has come."""
 
 
 @dataclass
