@@ -75,6 +75,7 @@ def test_a_run_names_its_sockets_and_its_scale():
     spec = make_spec()
     assert Nccl.of(spec) == NCCL
     asked = Nccl.of(replace(spec, connections=8, scale=4.0))
+    assert [Nccl.of(replace(spec, connections=count)).threads for count in (2, 8, 16, 32)] == [1, 4, 2, 2]
     assert (asked.connections, asked.sockets, asked.chunk_bytes) == (8, 4, NCCL.chunk_bytes // 4)
 
 
