@@ -60,6 +60,7 @@ from tests.contract.flawed_decoders import (
     WritesByAddress,
 )
 
+pytestmark = pytest.mark.tier("all")
 FOREIGN = [("another", bytes(range(200))), ("none", bytes(1200))]
 FLAWS: list[tuple[str, Callable[..., Compressor]]] = [
     ("same-mean", EveryoneForThemselves),

@@ -17,7 +17,7 @@ from testbed.core.record.run_directory import RunDir
 from tests.chromium import Chromium
 from tests.unit.analysis.compared import template, variant
 
-pytestmark = [pytest.mark.chromium, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.chromium, pytest.mark.timeout(180), pytest.mark.tier("all")]
 SCREENSHOTS = Path(__file__).resolve().parents[3] / "build" / "screenshots"
 WIDTHS = (360, 800, 1400)
 NARROW_LETTERS_PX = 6.5

@@ -165,7 +165,10 @@ def test_a_command_that_fails_without_a_mutant_is_refused(root: Path, capsys: py
     assert "fails without a mutant: the command itself (no such test)" in capsys.readouterr().err
 
 
-def test_a_command_beyond_its_limit_has_caught_its_mutant(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_beyond_its_limit_has_caught_its_mutant(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "STOPPING_S", 0.5)  # what a shell puts in the background is deaf to SIGINT
     assert call(root, "--mutants", "1", "--no-baseline", "--limit-s", "0.2", command="sleep 300 & wait") == 0
     assert re.search(r"caught: timed out after \d+ s\ncaught 1 of 1", capsys.readouterr().out)
 

@@ -23,7 +23,7 @@ from testbed.orchestrator.dashboard.prometheus_server import Server
 from tests.unit.analysis.archived import ask, finished_run, require_prometheus, value
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.tier("all")]
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,6 @@ def test_a_kill_takes_the_servers_with_it(runs: Path, build: Path) -> None:
         assert value(servers[0], "count(longhaul_run_info)", 2.0) == 1
 
 
-@pytest.mark.tier("all")
 def test_live_has_data_of_its_own(runs: Path, build: Path) -> None:
     """Before the first run too: there is a first time."""
     with serving(runs, build, live=True) as (_, servers):

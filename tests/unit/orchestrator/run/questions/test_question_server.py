@@ -19,6 +19,7 @@ from testbed.orchestrator.run.questions import plugins
 from testbed.orchestrator.run.questions.plugins import check_parts, end_questions
 from tests.emulation.support import wait_until
 
+pytestmark = pytest.mark.tier("all")  # each question that kills its server costs an import of torch
 MINE = """
 import os
 from compressors.none import Uncompressed
