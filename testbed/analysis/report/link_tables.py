@@ -10,8 +10,10 @@ from testbed.analysis.report.measured_table import Column, measured_table
 from testbed.analysis.style import html_page
 
 _LINK_COLUMNS: tuple[Column, ...] = (
-    *("link", "from", "to", "WAN", ("target rate", "rate"), ("read back", "rate"), ("measured", "rate")),
-    *(("target RTT", "time"), ("measured", "time"), ("target loss", "ratio"), ("measured", "ratio"), ("sent", "size")),
+    *("link", "from", "to", "WAN", ("target rate", "rate")),
+    *(("read back", "rate", "target rate"), ("measured", "rate", "target rate")),
+    *(("target RTT", "time"), ("measured", "time", "target RTT")),
+    *(("target loss", "ratio"), ("measured", "ratio"), ("sent", "size")),
 )
 
 

@@ -55,7 +55,7 @@ def _links(summary: Mapping[str, Any]) -> Table:
     # a column of zeros is left out: the table is to fit 80 characters
     lossy = any(_of(link.get("loss_ratio"), key) for link in shown for key in _SIDES)
     both = _BOTH if lossy else _BOTH[:-1]
-    units = {key: _unit((_of(link.get(key), side) for link in shown for side in _SIDES), kind) for _, key, kind in both}
+    units = {key: _unit((_asked(link.get(key)) for link in shown), kind) for _, key, kind in both}
     sent, sent_name = _unit((link.get("wire_bytes") for link in shown), "size")
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("link")
@@ -71,6 +71,11 @@ def _links(summary: Mapping[str, Any]) -> Table:
 
 
 _SIDES = ("asked", "measured")
+
+
+def _asked(both: Any) -> Any:
+    """What was asked has the same unit in each run, and what is measured may lie on either side of one."""
+    return next((value for side in _SIDES if (value := _of(both, side)) is not None), None)
 
 
 def _unit(values: Iterable[Any], kind: str) -> tuple[float, str]:

@@ -19,3 +19,14 @@ def test_a_column_has_one_unit_and_what_is_missing_stays_so() -> None:
 
 def test_without_a_value_a_column_is_there() -> None:
     assert "sent (B)" in measured_table(("link", ("sent", "size")), [("a", None)])
+
+
+def test_what_is_compared_has_the_unit_of_what_was_asked() -> None:
+    rates = (("target rate", "rate"), ("measured", "rate", "target rate"))
+    columns = (*rates, ("target RTT", "time"), ("measured", "time"))
+    html = measured_table(columns, [(1e9, 0.996e9, 0.067, 0.0002)])
+    assert re.findall(r"<th[^>]*>([^<]+)", html) == [
+        *("target rate (Gbit/s)", "measured (Gbit/s)", "target RTT (ms)", "measured (us)")
+    ]
+    assert re.findall(r"<td[^>]*>([^<]+)", html) == ["1", "0.996", "67", "200"]
+    assert "measured (Mbit/s)" in measured_table(columns, [(None, 0.996e9, None, None)])

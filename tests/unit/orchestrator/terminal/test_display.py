@@ -278,7 +278,8 @@ def test_the_final_table_takes_a_summary_of_nulls_and_strangers() -> None:
     assert "runs/x" in render(final_table({**summary, "links": [link, None]}, Path("runs/x")))
 
 
-def test_the_final_table_shows_asked_beside_measured() -> None:
+@pytest.mark.parametrize("measured", [0.99, 1.01])
+def test_the_final_table_shows_asked_beside_measured_in_the_unit_of_what_was_asked(measured: float) -> None:
     both = {"asked": 0.067, "measured": 0.0672}
     link = {
         "name": "l",
@@ -287,7 +288,7 @@ def test_the_final_table_shows_asked_beside_measured() -> None:
         "wan": True,
         "wire_bytes": 10**9,
         "rtt_s": both,
-        "rate_bit_s": {"asked": 1e9, "measured": 0.99e9},
+        "rate_bit_s": {"asked": 1e9, "measured": measured * 1e9},
         "loss_ratio": {"asked": 0, "measured": 0.0},
     }
     summary = {
@@ -302,8 +303,8 @@ def test_the_final_table_shows_asked_beside_measured() -> None:
     text = render(final_table(json.loads(json.dumps(summary)), Path("runs/x")))
     for shown in (
         "oregon -> virginia",
-        "rate target, measured (Mbit/s)",
-        "1000, 990",
+        "rate target, measured (Gbit/s)",
+        f"1, {measured}",
         "RTT target, measured (ms)",
         "67, 67.2",
         "bytes (GB)",
