@@ -122,7 +122,7 @@ try-image: setup ## An image of this clone with all that it needs, by a dockerd 
 	@$(AS_ROOT) env $(if $(DOCKER_HOST),DOCKER_HOST=$(DOCKER_HOST)) bash scripts/try-image.sh
 
 .PHONY: test-slow
-test-slow: setup ## The third tier, about 50 minutes, alone on the machine: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
+test-slow: setup ## The third tier, more than two hours, alone on the machine: the README's commands one by one in a clone set up for them, every compressor over an emulated WAN
 	@trap 'scripts/own.sh runs report.html build' EXIT; \
 	$(AS_ROOT) $(BIN)/python -B -m pytest -p no:cacheprovider --tier slow tests
 
