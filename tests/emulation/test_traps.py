@@ -41,11 +41,9 @@ def test_a_rate_above_1_gbit_s_is_limited(found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("link", "asked"), [("fast", inside.FAST), ("near", inside.NEAR)])
 def test_a_round_trip_is_there_once_also_one_of_2_ms(found: dict[str, Any], link: str, asked: dict[str, float]) -> None:
-    round_trips_s = found["round_trips_s"][link]
-    assert len(round_trips_s) == 5
-    # 0.1 ms is what five hops of this kernel take, on a busy core more; ping prints 300.5 ms as 301. A delay
-    # that is there twice, or that a hop rounds up to a tick of the clock (4 ms), is seen all the same.
-    assert asked["rtt_s"] - 1e-4 <= min(round_trips_s) < asked["rtt_s"] + 2e-3
+    # 0.4 ms is what five hops of this kernel take, on a busy core more. A delay that is there twice, or that a hop
+    # rounds up to a tick of the clock (4 ms), is seen all the same.
+    assert asked["rtt_s"] - 1e-4 <= found["shortest_round_trip_s"][link] < asked["rtt_s"] + 1.5e-3
 
 
 def test_a_delay_line_has_room_for_all_that_is_under_way(found: dict[str, Any]) -> None:
