@@ -19,7 +19,6 @@ from typing import Any
 from testbed.orchestrator.emulation.measuring.endpoints import LATE_S, PORT, End, Link
 
 _UDP_SEGMENT = 103
-_SEGMENT_BYTES = 1472
 _MAX_SEGMENTS = 44
 _MIN_UNITS_SENT = 200
 """In the time that a burst lasts, so that one more or less is half a per cent of its rate."""
@@ -47,14 +46,14 @@ class Burst:
     @property
     def unit_bytes(self) -> int:
         """Payload that is sent at once: a super-packet, where the queue and the rate are large enough for it."""
-        carried_bytes = self.source.rate_bit_s / 8 * self.seconds
+        carried_bytes, segment_bytes = self.source.rate_bit_s / 8 * self.seconds, self.source.segment_bytes
         most_bytes = min(self.source.limit_bytes / 16, carried_bytes / _MIN_UNITS_SENT)
-        return max(1, min(_MAX_SEGMENTS, int(most_bytes) // _SEGMENT_BYTES)) * _SEGMENT_BYTES
+        return max(1, min(_MAX_SEGMENTS, int(most_bytes) // segment_bytes)) * segment_bytes
 
     def _send(self) -> None:
         payload = bytes(self.unit_bytes)
         end = self.source.burst
-        end.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, _SEGMENT_BYTES)
+        end.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, self.source.segment_bytes)
         until_s = time.monotonic() + self.seconds
         while time.monotonic() < until_s:
             try:
@@ -112,12 +111,12 @@ def measure_rate(links: list[Link], seconds: float) -> Iterator[dict[str, Any]]:
             "window_s": window_s,
             "wire_bytes": after.sent_bytes - first.sent_bytes,
             "drops": after.drops - first.drops,
-            "gaps": gap_errors(burst.arrivals, burst.source.rate_bit_s),
+            "gaps": gap_errors(burst.arrivals, burst.source.rate_bit_s, burst.source.segment_bytes),
             "arrived_ratio": burst.received_bytes / burst.sent_bytes if burst.sent_bytes else None,
         }
 
 
-def gap_errors(arrivals: list[tuple[int, int]], rate_bit_s: float) -> dict[str, float] | None:
+def gap_errors(arrivals: list[tuple[int, int]], rate_bit_s: float, segment_bytes: int) -> dict[str, float] | None:
     """How far the time between two units' arrivals is from the time the second takes at the link's rate, as a share.
 
     The unit is what left the limiter as one; its typical size is told along. Seen behind the whole link, so the delay's
@@ -128,7 +127,7 @@ def gap_errors(arrivals: list[tuple[int, int]], rate_bit_s: float) -> dict[str, 
         return None
     errors = []
     for (before_ns, _), (at_ns, size_bytes) in pairwise(kept):
-        wire_bytes = size_bytes + -(-size_bytes // _SEGMENT_BYTES) * _HEADERS_BYTES
+        wire_bytes = size_bytes + -(-size_bytes // segment_bytes) * _HEADERS_BYTES
         errors.append(abs((at_ns - before_ns) * 1e-9 / (wire_bytes * 8 / rate_bit_s) - 1))
     errors.sort()
     quantiles = {f"error_p{share}_ratio": errors[int(share / 100 * (len(errors) - 1))] for share in (50, 90, 99)}

@@ -9,8 +9,9 @@ import struct
 import time
 from typing import Any
 
+from testbed.core.spec.link_profile import MTU_BYTES
 from testbed.orchestrator.emulation.kernel.namespaces import in_network_namespace
-from testbed.orchestrator.emulation.kernel.netlink import RouteSocket
+from testbed.orchestrator.emulation.kernel.netlink import RouteSocket, mtu_bytes_of
 from testbed.orchestrator.emulation.kernel.queue_counters import QueueCounters, QueueReader
 
 PORT = 61_000
@@ -24,6 +25,7 @@ _SO_TIMESTAMPNS = 35
 _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 _UDP_GRO = 104
+_IP_UDP_BYTES = 28
 _PROBE = struct.Struct("!Qd")
 """Its number and the time at which it was sent."""
 
@@ -54,6 +56,9 @@ class End:
         self.rate_bit_s = config["rate_bit_s"]
         self.peer = ""
         self.probe, self.burst = in_network_namespace(self.namespace, self._sockets)
+        mtu_bytes = in_network_namespace(self.namespace, lambda: mtu_bytes_of(self.interface))
+        self.segment_bytes = min(mtu_bytes, MTU_BYTES) - _IP_UDP_BYTES
+        """Payload of a packet of a burst: no larger than usual ones, whatever larger ones the link carries."""
 
     def counters(self) -> QueueCounters:
         """Of the queue towards the other end."""
