@@ -2,10 +2,16 @@
 
 Twelve configurations, replayed ones with both k and S, computed ones with k alone. Two of them also pass through netem
 in user-mode Linux, and two run next to a process that takes a core. With a round trip of 5 ms TCP bears any k here.
+
+Steps are long and buckets large, since at k = 1 a message takes what it takes this machine: 1 to 2 ms of a step with
+25 MiB buckets, ten times as much with 4 MiB. Queues are of eight bandwidth-delay products: with one, connections share
+a link in one of several ways that last, at the same k, and steps of the same run differ by a fifth. Access links of
+scaled replays have 10 Gbit/s, since after a pause 130 kB times S pass at once (docs/decisions/0089).
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import subprocess
 import sys
@@ -18,23 +24,27 @@ from typing import Any
 from experiments.benchmarks.netem.measure import in_guest
 from experiments.common import sources
 from experiments.common.benchmark import Point
-from experiments.common.whole_run import Refused, perform
+from experiments.common.whole_run import Refused, WholeRun, perform
 from testbed.orchestrator.machine.clone import RUNS_ROOT
 
 ALONE, NETEM, BUSY = "alone", "netem", "next to a busy process"
 _INSIDE = "inside the guest"
 """Place of a run that `NETEM` has started in user-mode Linux."""
-STEPS, STEP_S = 6, 0.1
-_REPLAYED = (
-    *("workload=replay", "workload.model=resnet18", "topo.rate='2 Gbit/s'", "device=paced", f"device.step_s={STEP_S}"),
+STEPS, STEP_S = {1: 16, 4: 12, 20: 6, 100: 4}, 0.3
+"""Steps by k, the fewer the longer they last; even, since some exchange in every second one."""
+_REPLAYED = ("workload=replay", "workload.model=resnet50", "topo.rate='2 Gbit/s'", "topo.lan_rate='10 Gbit/s'")
+_COMPUTED = ("workload=digits", "topo.rate='250 Mbit/s'", "topo.lan_rate='2.5 Gbit/s'")
+_COMMON = (
+    *("topo=two_regions", "topo.rtt='5 ms'", "topo.queue='8 BDP'", "workers=4"),
+    *("compressor=none", "device=paced", f"device.step_s={STEP_S}"),
 )
-_COMPUTED = ("workload=digits", "topo.rate='500 Mbit/s'", "device=paced", f"device.step_s={STEP_S}")
-_COMMON = ("topo=two_regions", "topo.rtt='5 ms'", "topo.lan_rate='2.5 Gbit/s'", "workers=4", "compressor=none")
-REPLAYED_AT, COMPUTED_AT = ((1, 16), (4, 1), (20, 4), (100, 1)), ((1, 1), (4, 1), (20, 1), (100, 1))
-"""Combinations of k and S. Two cores carry all of them; the first is what others are compared with."""
+REPLAYED_AT, COMPUTED_AT = ((1, 16), (4, 4), (20, 4), (100, 1)), ((1, 1), (4, 1), (20, 1), (100, 1))
+"""Combinations of k and S. The first is what others are compared with."""
+REFUSED_AT = ((1, 16), (4, 4), (20, 1), (100, 1))
+"""Combinations of a strategy that is refused at any scale but 1; the last is compared with its first run there."""
 GUEST_AT = REPLAYED_AT[2:]
 """Combinations that user-mode Linux, which has one slow core, carries."""
-_EMULATED_S, _START_S, _GUEST_S = {True: 0.5, False: 0.25}, 35, 150
+_EMULATED_S, _START_S, _GUEST_S = {True: 1.0, False: 0.6}, 20, 150
 """About how long a step takes, by whether it is replayed, and what starting takes on this machine and in the guest."""
 
 
@@ -44,40 +54,42 @@ class Configuration:
 
     Args:
         strategy: Overrides that choose it.
-        is_replayed: False where the model is really computed.
+        combinations: Pairs of k and S, by rising k.
     """
 
     strategy: tuple[str, ...]
-    is_replayed: bool = True
+    combinations: tuple[tuple[int, int], ...] = REPLAYED_AT
 
     @property
-    def combinations(self) -> tuple[tuple[int, int], ...]:
-        return REPLAYED_AT if self.is_replayed else COMPUTED_AT
+    def is_replayed(self) -> bool:
+        """False where the model is really computed."""
+        return self.combinations != COMPUTED_AT
 
     def overrides(self, k: int, scale: int) -> tuple[str, ...]:
         """Return the arguments of its run."""
         chosen = (*_COMMON, *(_REPLAYED if self.is_replayed else _COMPUTED), *self.strategy)
         scaled = (f"workload.scale={scale}",) if scale != 1 else ()
-        return (*chosen, *scaled, f"dilation={k}", f"steps={STEPS}", "evaluate_every=1000")
+        return (*chosen, *scaled, f"dilation={k}", f"steps={STEPS[k]}", "evaluate_every=1000")
 
 
-_DDP, _PAIRS = "strategy=ddp", "strategy.sync_every=2"
+_BUCKETS, _PAIRS = "strategy.bucket_size='25 MiB'", "strategy.sync_every=2"
+_DDP = ("strategy=ddp", _BUCKETS)
 _SERVER = ("strategy=parameter_server", "strategy.local_steps=2")
 CONFIGURATIONS = {
-    "replay, ddp, gloo": Configuration(strategy=(_DDP,)),
-    "replay, ddp, ring": Configuration(strategy=(_DDP, "strategy.collective=ring")),
-    "replay, ddp, two-shot": Configuration(strategy=(_DDP, "strategy.collective=two_shot")),
-    "replay, ddp, hierarchical": Configuration(strategy=(_DDP, "strategy.collective=hierarchical")),
-    "replay, dear, ring": Configuration(strategy=("strategy=dear",)),
+    "replay, ddp, gloo": Configuration(strategy=_DDP),
+    "replay, ddp, ring": Configuration(strategy=(*_DDP, "strategy.collective=ring")),
+    "replay, ddp, two-shot": Configuration(strategy=(*_DDP, "strategy.collective=two_shot")),
+    "replay, ddp, hierarchical": Configuration(strategy=(*_DDP, "strategy.collective=hierarchical")),
+    "replay, dear, ring": Configuration(strategy=("strategy=dear", _BUCKETS)),
     "replay, local_sgd": Configuration(strategy=("strategy=local_sgd", _PAIRS)),
-    "replay, parameter_server": Configuration(strategy=_SERVER),
-    "computed, ddp, gloo": Configuration(strategy=(_DDP,), is_replayed=False),
+    "replay, parameter_server": Configuration(strategy=_SERVER, combinations=REFUSED_AT),
+    "computed, ddp, gloo": Configuration(strategy=_DDP, combinations=COMPUTED_AT),
     "computed, dear, two-shot": Configuration(
-        strategy=("strategy=dear", "strategy.collective=two_shot"), is_replayed=False
+        strategy=("strategy=dear", _BUCKETS, "strategy.collective=two_shot"), combinations=COMPUTED_AT
     ),
-    "computed, pad_kfac": Configuration(strategy=("strategy=pad_kfac",), is_replayed=False),
-    "computed, local_sgd": Configuration(strategy=("strategy=local_sgd", _PAIRS), is_replayed=False),
-    "computed, parameter_server": Configuration(strategy=_SERVER, is_replayed=False),
+    "computed, pad_kfac": Configuration(strategy=("strategy=pad_kfac", _BUCKETS), combinations=COMPUTED_AT),
+    "computed, local_sgd": Configuration(strategy=("strategy=local_sgd", _PAIRS), combinations=COMPUTED_AT),
+    "computed, parameter_server": Configuration(strategy=_SERVER, combinations=COMPUTED_AT),
 }
 IN_NETEM = ("replay, ddp, gloo", "replay, local_sgd")
 NEXT_TO_A_BUSY_PROCESS = ("replay, ddp, ring", "computed, ddp, gloo")
@@ -99,7 +111,7 @@ def _point(configuration: str, place: str, k: int, scale: int) -> Point:
 
 def _seconds(configuration: str, place: str, k: int) -> float:
     start_s = _GUEST_S if place == NETEM else _START_S
-    return start_s + STEPS * k * _EMULATED_S[CONFIGURATIONS[configuration].is_replayed]
+    return start_s + STEPS[k] * k * _EMULATED_S[CONFIGURATIONS[configuration].is_replayed]
 
 
 def depends_on(**_: Any) -> Iterator[Path]:
@@ -135,10 +147,16 @@ def found(
         **run.facts(),
         "run_id": run.summary["run_id"],
         "hash": run.spec["hash"],
-        "mean_step_s": statistics.fmean(event["step_s"] for ranks in run.steps for event in ranks.values()),
-        "payload_bytes": sent["payload"],
-        "wan_bytes": sent["wire_wan"],
+        "step_s": _step_s(run),
+        "payload_bytes_step": sent["payload"] / STEPS[k],
+        "wan_bytes_step": sent["wire_wan"] / STEPS[k],
     }
+
+
+def _step_s(run: WholeRun) -> float:
+    """Return the median over pairs of neighbouring steps of their mean: one of both may be without an exchange."""
+    steps_s = [statistics.fmean(event["step_s"] for event in ranks.values()) for ranks in run.steps]
+    return statistics.median((one_s + next_s) / 2 for one_s, next_s in itertools.pairwise(steps_s))
 
 
 @contextmanager

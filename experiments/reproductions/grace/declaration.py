@@ -1,9 +1,8 @@
 """GRACE's benchmark (Xu et al., ICDCS 2021): compressors against dense gradients, eight workers, ResNet-50 at 1 Gbit/s,
 where most of them won, and ResNet-20 at 10 Gbit/s, where none did.
 
-ResNet-50's tensors and links are S times smaller than those they stand for (`workload.scale`), and codecs S times
-slower (`device.codec_speedup`), so that each takes what it takes one core for the whole model. Runs of a case go at one
-dilation.
+ResNet-50's tensors and links are S times smaller than those they stand for (`workload.scale`); each codec takes what it
+takes one core for the whole model. Runs of a case go at one dilation.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ class Case:
     def overrides(self) -> tuple[str, ...]:
         return (
             *overrides(self.model, self.rate_gbit_s, self.steps),
-            # what is compressed is as many times smaller
-            f"device.codec_speedup={1 / self.scale:g}",
             *(f"workload.scale={self.scale}", f"dilation={self.dilation:g}"),
         )
 

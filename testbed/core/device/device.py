@@ -101,7 +101,7 @@ class Modelled(Device):
                 yield from error.faults
 
     def with_codec(self, layers: Profile, cpu: Profile, slowness: float = 1.0) -> Profile:
-        """Return the profile of layers with the times of the codec.
+        """Return the profile of layers with the times of the codec; a scaled replay's are those of the whole model.
 
         Args:
             layers: Times of the layers on this device.
@@ -112,7 +112,7 @@ class Modelled(Device):
             InputError: The codec was not measured.
         """
         if self.codecs == CPU:
-            return layers.with_codec_of(cpu, self.codec_speedup)
+            return layers.with_codec_of(cpu, self.codec_speedup / cpu.scale)
         return with_measured_codec(layers, cpu, self.codecs, slowness / self.codec_speedup)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 
 from testbed.core.device.codecs.library import codec_library
 from testbed.core.device.profile import Profile
@@ -23,7 +22,7 @@ def with_measured_codec(layers: Profile, cpu: Profile, codecs: str, factor: floa
     """
     library, where = codec_library(codecs), f"device.codecs={codecs}"
     target, _, params = cpu.compressor.partition(" ")
-    codec, scale = library.find(target, json.loads(params), where), _scale(cpu)
+    codec, scale = library.find(target, json.loads(params), where), cpu.scale
     if any(len(bucket.work) != len(bucket.rounds) for bucket in cpu.codec):
         raise InputError(f"{where}: the profile does not say what the codec does; measure it again")
     times = tuple(
@@ -42,10 +41,3 @@ def with_measured_codec(layers: Profile, cpu: Profile, codecs: str, factor: floa
         unknowns=(*found.unknowns, *library.unknowns(codec, factor)),
         provenance={**found.provenance, "codec": {"measured_on": library.device, **library.provenance}},
     )
-
-
-def _scale(profile: Profile) -> float:
-    """Return the factor by which the model's tensors are larger than what is sent of them; 1 but for scaled replays."""
-    tensors = [tensor for layer in profile.layers for tensor in layer.tensors]
-    sent = sum(tensor.elements for tensor in tensors)
-    return sum(math.prod(tensor.shape) for tensor in tensors) / sent if sent else 1.0

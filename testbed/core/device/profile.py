@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -205,6 +206,13 @@ class Profile:
             return low_s + share * (high_s - low_s)
         nearest, seconds = (high, high_s) if elements >= high.elements else (low, low_s)
         return seconds * elements / nearest.elements if elements > nearest.elements else seconds
+
+    @property
+    def scale(self) -> float:
+        """Factor by which the model's tensors are larger than what is sent of them; 1 but for scaled replays."""
+        tensors = [tensor for layer in self.layers for tensor in layer.tensors]
+        sent = sum(tensor.elements for tensor in tensors)
+        return sum(math.prod(tensor.shape) for tensor in tensors) / sent if sent else 1.0
 
     def with_codec_of(self, other: Profile, speedup: float = 1.0) -> Profile:
         """Return this device's layers with the codec of another one, `speedup` times as fast."""

@@ -13,8 +13,18 @@ from testbed.core.units import parse_size_bytes
 
 REPLAY = "testbed.worker.workloads.replay.Replay"
 _BUCKET = "bucket_size"
-_NOT_SCALING = {"compressors.powersgd.PowerSGD": "its bytes do not shrink with its tensors"}
-"""Compressors by their class, and why they cannot be scaled."""
+_CPU_TIMED = (
+    "its codecs and updates take CPU seconds of this machine, and tensors S times smaller take too few of them, though"
+    " not S times fewer; use scale=1, or a strategy with collectives"
+)
+_NOT_SCALING = {
+    "compressors.powersgd.PowerSGD": "its bytes do not shrink with its tensors",
+    "testbed.worker.strategies.fedbuff.FedBuff": _CPU_TIMED,
+    "testbed.worker.strategies.federated.Federated": _CPU_TIMED,
+    "testbed.worker.strategies.gossip.Gossip": _CPU_TIMED,
+    "testbed.worker.strategies.parameter_server.ParameterServer": _CPU_TIMED,
+}
+"""Compressors and strategies by their class, and why they cannot be scaled (docs/decisions/0089)."""
 
 
 def scale_of(workload: Part | None) -> float:
@@ -40,8 +50,9 @@ def apply_scale(
     faults = []
     if has_changes:
         faults.append(f"workload.scale={scale:g}: rates of events and of background traffic are not scaled; leave out")
-    if compressor is not None and compressor.target in _NOT_SCALING:
-        faults.append(f"workload.scale={scale:g} compressor={compressor.name}: {_NOT_SCALING[compressor.target]}")
+    for kind, part in (("compressor", compressor), ("strategy", strategy)):
+        if part is not None and part.target in _NOT_SCALING:
+            faults.append(f"workload.scale={scale:g} {kind}={part.name}: {_NOT_SCALING[part.target]}")
     try:
         bucket_bytes = parse_size_bytes(strategy.params[_BUCKET])
     except (KeyError, ValueError):  # it has none, or one that it refuses itself

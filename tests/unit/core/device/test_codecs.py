@@ -78,6 +78,14 @@ def test_a_scaled_replay_compresses_the_whole_model() -> None:
     )
 
 
+def test_a_codec_on_a_core_takes_as_many_times_longer_as_a_scaled_replay_is_smaller() -> None:
+    whole, small = (Paced(step_s=0.1).profile(training(elements=N // scale, scale=scale)) for scale in (1, 20))
+    assert seconds(whole) == [9.0, 9.0]
+    assert seconds(small) == pytest.approx([180.0, 180.0], rel=0.02)
+    faster = Paced(step_s=0.1, codec_speedup=20).profile(training(elements=N // 20, scale=20))
+    assert seconds(faster) == pytest.approx([9.0, 9.0], rel=0.02)
+
+
 def test_a_slower_device_compresses_more_slowly_and_says_so() -> None:
     plain = seconds(Measured(accelerator="h200", codecs="h200").profile(training()))
     dear = Published(source="dear", codecs="h200").profile(training())

@@ -66,10 +66,3 @@ def test_every_case_has_a_dense_run_overlapped_with_backward(full: bool) -> None
         *(name for name in grace.ARMS if name in METHODS and name != grace.UNSCALED)
     }
     assert grace.UNSCALED in arms["emulated", grace.SMALL] and grace.UNSCALED in arms["simulated", grace.SLOW]
-
-
-def test_a_codec_of_a_scaled_run_takes_the_time_of_the_whole_model() -> None:
-    for case in grace.CASES.values():
-        asked = dict(word.split("=", 1) for word in case.overrides())
-        speedup, scale = float(asked["device.codec_speedup"]), float(asked["workload.scale"])
-        assert speedup * scale == pytest.approx(1)
