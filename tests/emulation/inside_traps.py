@@ -93,9 +93,9 @@ def looked_at(node: NamespaceNode) -> dict[str, Any]:
 
 
 def shortest_round_trip_s(network: Network, source: str, target: str) -> float:
-    """Of twenty in four seconds, so that a machine that is away for half a second does not make all of them late.
+    """Return the shortest of twenty round trips in four seconds: half a second without cores leaves some in time.
 
-    From the last line that ping prints, since from 100 ms on it rounds a single one to a millisecond.
+    It is read from ping's last line, since from 100 ms on ping rounds each of them to a millisecond.
     """
     address = str(network.plan.node_address(f"{target}-0"))
     said = network.workers[f"{source}-0"].namespace.command(["ping", "-c", "20", "-i", "0.2", "-W", "2", address])

@@ -6,6 +6,8 @@ Valid where time is bytes over rate, plus delays. What does not shrink with S bo
     headers     of packets stay the same share of all bytes; framing of messages counts S times as much
     TCP         starts with ten segments: a tenth of the way through slow start at S = 1, past its end at a large S
     losses      come by the packet: S times fewer in a step, each as costly as before; lossy links are refused
+    bursts      of access links after a pause are 130 kB at least, for S times as much
+    CPU time    of strategies whose codecs take it as it comes falls, though not by S; they are refused
     PowerSGD    sends r (n + m) elements of n m, which do not shrink with n m: only payloads proportional to their
                 tensor scale (none, fp16, int8, topk; sz3 nearly)
 

@@ -55,8 +55,7 @@ class End:
         self.limit_bytes = config["limit_bytes"]
         self.rate_bit_s = config["rate_bit_s"]
         self.peer = ""
-        self.probe, self.burst = in_network_namespace(self.namespace, self._sockets)
-        mtu_bytes = in_network_namespace(self.namespace, lambda: mtu_bytes_of(self.interface))
+        self.probe, self.burst, mtu_bytes = in_network_namespace(self.namespace, self._inside)
         self.segment_bytes = min(mtu_bytes, MTU_BYTES) - _IP_UDP_BYTES
         """Payload of a packet of a burst: no larger than usual ones, whatever larger ones the link carries."""
 
@@ -73,7 +72,7 @@ class End:
         seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
         return number, seconds + nanoseconds * 1e-9 - sent_s
 
-    def _sockets(self) -> tuple[socket.socket, socket.socket]:
+    def _inside(self) -> tuple[socket.socket, socket.socket, int]:
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         probe.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         probe.bind((self.address, PORT))
@@ -85,7 +84,7 @@ class End:
         burst.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         burst.bind((self.address, PORT + 1))
         burst.settimeout(LATE_S)
-        return probe, burst
+        return probe, burst, mtu_bytes_of(self.interface)
 
 
 class Link:
